@@ -2,32 +2,33 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, ExitCode, exit};
+use std::process::{ChildStdin, ExitCode, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use blake3::Hash;
+use farwrite_connection::Connection;
 use farwrite_files::new_name;
-use farwrite_stream::{Error as StreamError, WriteHalf};
+use farwrite_stream::{Error as StreamError, SchemeSetting, WriteHalf};
 use farwrite_transfer::Cancel;
 use rustix::fs::fsync;
 use tempfile::{Builder, NamedTempFile};
 
-use super::ssh::{Far, Remote};
+use super::ssh::{Far, Pipes, Remote};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::files::directory_of;
+use crate::interrupt;
 use crate::pipe::{Cut, Passed, decode, encode};
 use crate::policy::own_umask;
-use crate::rsh::{self, Settings, Way};
+use crate::rsh::{self, SessionArgs};
 use crate::standard::{own_input, own_output};
-use crate::{interrupt, key};
 
 /// How often the near end shows its progress.
 const LOOK: Duration = Duration::from_millis(100);
@@ -62,29 +63,19 @@ impl Direction {
 pub(crate) fn carry(
     (remote, path): (&Remote<'_>, &OsStr),
     direction: Direction,
-    (port, settings, patience): (u16, &Settings, Option<Duration>),
+    session: &SessionArgs,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let psk = key::make()?;
     let start_time = Instant::now();
     let [far_does, doing, done] = direction.words();
-    let words = rsh::words(far_does, port, settings, path);
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
-    let mut far = remote.start(&words, &psk, None, &cancel)?;
-    let greeting = far.greeting(patience, &cancel)?;
-    let (mut input, output) = far.raw_pipes()?;
+    let started = rsh::start(remote, (far_does, path), session, &cancel, console)?;
     let count = Arc::<AtomicU64>::default();
-    let way = rsh::find(&greeting, &psk, settings, &mut input)?;
-    if let Way::Ssh(why) = &way {
-        console.warn(format_args!(
-            "the data go through ssh, because UDP does not pass ({why}); open a UDP port of the other machine, \
-             and name it with --port"
-        ));
-    }
-    let moving = start(way, (input, output), direction, (settings, &count))?;
+    let way = started.connection;
+    let moving = start(way, started.pipes, direction, (session.scheme, &count))?;
     let mut passing = Passing::new(console, doing);
-    let ended = wait_for_both(moving, far, |moved| passing.show(moved), &count);
+    let ended = wait_for_both(moving, started.far, |moved| passing.show(moved), &count);
     passing.finish(count.load(Ordering::Relaxed));
     let hash = ended.map_err(|ended| ended.failure(direction))?;
     let peer = remote.host.to_string_lossy().into_owned();
@@ -198,16 +189,16 @@ type Moving = JoinHandle<Here>;
 
 /// Moves the bytes on a thread of its own, which may block for ever.
 fn start(
-    way: Way,
-    (mut input, mut output): (ChildStdin, BufReader<ChildStdout>),
+    way: Option<Connection>,
+    (mut input, mut output): Pipes,
     direction: Direction,
-    (settings, count): (&Settings, &Arc<AtomicU64>),
+    (scheme, count): (SchemeSetting, &Arc<AtomicU64>),
 ) -> Result<Moving, Failure> {
     let count = Arc::clone(count);
     let (mut stdin, mut stdout) = (own_input()?, own_output()?);
     Ok(match way {
-        Way::Udp(connection) => {
-            let (mut reader, mut writer) = rsh::open(&connection, settings.scheme)?.split();
+        Some(connection) => {
+            let (mut reader, mut writer) = rsh::open(&connection, scheme)?.split();
             thread::spawn(move || {
                 let _connection = connection;
                 let (moved, lost) = match direction {
@@ -227,7 +218,7 @@ fn start(
                 }
             })
         }
-        Way::Ssh(_) => thread::spawn(move || {
+        None => thread::spawn(move || {
             let moved = match direction {
                 Direction::Write => encode(&mut stdin, &mut input, &count),
                 Direction::Read => decode(&mut output, &mut stdout, &count),

@@ -38,16 +38,20 @@ impl fmt::Display for Meeting {
 }
 
 impl FromStr for Meeting {
-    type Err = String;
+    type Err = Failure;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let wrong = |what: String| {
+            let what = format!("where the other end listens: {what}");
+            Failure::new(Exit::Mismatch, what)
+        };
         let mut words = text.split_whitespace();
         let port = words.next().and_then(|word| word.parse().ok());
         let port = port.filter(|port| *port != 0);
-        let port = port.ok_or_else(|| format!("{text:?} names no port"))?;
+        let port = port.ok_or_else(|| wrong(format!("{text:?} names no port")))?;
         let addresses = words.take(MAX_ADDRESSES).map(|word| {
             let parsed = word.parse::<IpAddr>();
-            parsed.map_err(|_| format!("{word:?} is no address"))
+            parsed.map_err(|_| wrong(format!("{word:?} is no address")))
         });
         Ok(Self {
             port,
@@ -79,10 +83,7 @@ impl Meeting {
 
     /// The meeting that the near end has told to a far end, which knows from ssh where the near end is.
     pub(crate) fn told_by_near(line: &str) -> Result<Self, Failure> {
-        let mut meeting = line.parse::<Self>().map_err(|problem| {
-            let what = format!("where the other end listens: {problem}");
-            Failure::new(Exit::Mismatch, what)
-        })?;
+        let mut meeting = line.parse::<Self>()?;
         if let Some((there, _)) = ends_of_ssh() {
             meeting.addresses.retain(|ip| *ip != there);
             meeting.addresses.insert(0, there);

@@ -27,7 +27,7 @@ use crate::args::parse_only;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::recv::{self, Outputs, RecvArgs};
-use crate::rsh::Settings;
+use crate::rsh::SessionArgs;
 use crate::send::{self, SendArgs, Sending};
 use crate::serving::Until;
 use crate::tree_args::TreeArgs;
@@ -36,7 +36,7 @@ pub(crate) use far::{greet, run_far};
 use file::Direction;
 use meeting::Meeting;
 use place::{Place, base_name, from_home};
-use relay::Relay;
+use relay::{Out, Relay};
 use ssh::{RemoteArgs, check_host};
 
 /// What the other end says first, before its [`Meeting`] if it receives (P14.1).
@@ -46,9 +46,6 @@ const FAR_VERSION: &str = "2";
 
 /// The time between the end of the other program and the end of this one, if nothing else ends it.
 const LINGER: Duration = Duration::from_secs(3);
-
-/// How long either end of a pipe may be silent, without --timeout.
-const PIPE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -220,16 +217,16 @@ impl CpArgs {
             let what = format!("{name} is not for pipes: leave it out, or copy files");
             return Err(Failure::new(Exit::Usage, what));
         }
-        let settings = Settings {
-            rate_bps: parsed("--rate", self.rate.as_deref(), parse_rate)?,
+        let session = SessionArgs {
+            port: self.port,
+            rate: parsed("--rate", self.rate.as_deref(), parse_rate)?,
             scheme: parsed("--scheme", self.scheme.as_deref(), str::parse)?
                 .unwrap_or(SchemeSetting::Auto),
-            timeout: self.patience()?.unwrap_or(PIPE_TIMEOUT),
+            timeout: self.patience()?,
         };
         let path = from_home(&path);
         let remote = (&self.remote.remote(&host), path.as_os_str());
-        let patience = self.patience()?;
-        file::carry(remote, direction, (self.port, &settings, patience), console)
+        file::carry(remote, direction, &session, console)
     }
 
     fn patience(&self) -> Result<Option<Duration>, Failure> {
@@ -278,14 +275,11 @@ impl CpArgs {
         let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
         words.extend(self.of_receiver());
         words.extend(["--dir".into(), from_home(&directory)]);
-        let remote = self.remote.remote(host);
-        let mut far = remote.start(&words, &psk, None, &cancel)?;
-        let greeting = far.greeting(self.patience()?, &cancel)?;
-        let meeting: Meeting = greeting.parse().map_err(|problem| {
-            let what = format!("{}: {problem}", host.to_string_lossy());
-            Failure::new(Exit::Mismatch, what)
-        })?;
-        let (out, output) = far.pipes()?;
+        let (far, greeting, (input, output)) =
+            self.remote
+                .remote(host)
+                .start(&words, (&psk, None), self.patience()?, &cancel)?;
+        let (meeting, out) = (greeting.parse::<Meeting>()?, Out::new(input));
         let enter = || {
             let (relay, at) = Relay::enter(out.clone(), meeting.port)?;
             thread::spawn(move || {
@@ -339,12 +333,12 @@ impl CpArgs {
         words.extend(self.of_sender()?);
         words.push("--".into());
         words.extend(paths.iter().map(|path| from_home(path)));
-        let mut far = self
-            .remote
-            .remote(host)
-            .start(&words, &psk, Some(&meeting), &cancel)?;
-        far.greeting(self.patience()?, &cancel)?;
-        let (out, output) = far.pipes()?;
+        let known = (&psk, Some(&meeting));
+        let (far, _, (input, output)) =
+            self.remote
+                .remote(host)
+                .start(&words, known, self.patience()?, &cancel)?;
+        let out = Out::new(input);
         let relay = Relay::exit(out.clone(), meeting.port);
         let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;
         let has_ended = Arc::new(AtomicBool::new(false));

@@ -16,7 +16,6 @@ use rustix::event::PollFlags;
 use zeroize::Zeroizing;
 
 use super::place::{from_home, quoted};
-use super::relay::Out;
 use super::{FAR_GREETING, FAR_VERSION, Meeting};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::standard::is_ready;
@@ -72,19 +71,21 @@ pub(crate) fn check_host(host: &OsStr) -> Result<(), Failure> {
 pub(crate) struct Far {
     child: Child,
     name: String,
-    /// `None` once they belong to a relay.
-    pipes: Option<(ChildStdin, BufReader<ChildStdout>)>,
 }
 
+/// The standard input and output of the program.
+pub(crate) type Pipes = (ChildStdin, BufReader<ChildStdout>);
+
 impl Remote<'_> {
-    /// Runs `farwrite far WORDS...` there, and gives it the key and what else it must know.
+    /// Runs `farwrite far WORDS...` there, and gives it the key and what else it must know. Waits for its greeting, at
+    /// most for `timeout`, and returns the rest of the line of that.
     pub(crate) fn start(
         &self,
         words: &[OsString],
-        psk: &Psk,
-        meeting: Option<&Meeting>,
+        (psk, meeting): (&Psk, Option<&Meeting>),
+        timeout: Option<Duration>,
         cancel: &Cancel,
-    ) -> Result<Far, Failure> {
+    ) -> Result<(Far, String, Pipes), Failure> {
         let mut line: OsString = if self.args.bootstrap {
             self.copy_program(cancel)?;
             BOOTSTRAP.into()
@@ -106,14 +107,17 @@ impl Remote<'_> {
             *head += &format!("{meeting}\n");
         }
         // If ssh has failed, its exit status says more than the broken pipe.
-        let _ = input
-            .write_all(head.as_bytes())
-            .and_then(|()| input.flush());
-        Ok(Far {
-            child,
-            name: self.host.to_string_lossy().into_owned(),
-            pipes: Some((input, output)),
-        })
+        let _ = input.write_all(head.as_bytes());
+        let name = self.host.to_string_lossy().into_owned();
+        let mut far = Far { child, name };
+        match far.greeting((input, output), timeout.unwrap_or(LOGIN), cancel) {
+            Ok((rest, pipes)) => Ok((far, rest, pipes)),
+            Err(failure) => {
+                // ssh may still ask for a password, or wait for the other machine.
+                far.kill();
+                Err(failure)
+            }
+        }
     }
 
     fn command(&self, line: &OsStr, output: Stdio) -> Result<Child, Failure> {
@@ -174,49 +178,21 @@ fn keep_program(bytes: u64) -> String {
 }
 
 impl Far {
-    /// Waits for the greeting of the program, at most for `timeout`, and returns the rest of its line.
-    pub(crate) fn greeting(
+    /// Waits for the greeting of the program, and returns the rest of its line.
+    fn greeting(
         &mut self,
-        timeout: Option<Duration>,
-        cancel: &Cancel,
-    ) -> Result<String, Failure> {
-        let greeting = self.find_greeting(timeout.unwrap_or(LOGIN), cancel);
-        if greeting.is_err() {
-            // ssh may still ask for a password, or wait for the other machine.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-        let (version, rest) = greeting?;
-        if version != FAR_VERSION {
-            let what = format!(
-                "{} speaks version {version:?} of copies, and this program {FAR_VERSION}: install the same release \
-                 at both ends",
-                self.name
-            );
-            return Err(Failure::new(Exit::Mismatch, what));
-        }
-        Ok(rest)
-    }
-
-    /// Returns the version in the greeting, and the rest of its line.
-    fn find_greeting(
-        &mut self,
+        mut pipes: Pipes,
         limit: Duration,
         cancel: &Cancel,
-    ) -> Result<(String, String), Failure> {
+    ) -> Result<(String, Pipes), Failure> {
         let until = Instant::now() + limit;
         let mut noise_bytes = 0;
         while noise_bytes <= MAX_NOISE_BYTES {
-            let output = self.pipes.as_mut().map(|(_, output)| output);
-            let read = match output {
-                Some(output) => read_line(output, until, cancel)?,
-                None => Line::End,
-            };
-            let line = match read {
+            let line = match read_line(&mut pipes.1, until, cancel)? {
                 Line::Whole(line) => line,
                 Line::End => {
                     // The program ends when its standard input does.
-                    self.pipes = None;
+                    drop(pipes);
                     let status = end_of(&mut self.child).and_then(|status| status.code());
                     // Ctrl-C ends ssh too.
                     cancel.check()?;
@@ -233,7 +209,8 @@ impl Far {
             if let Some(at) = text.rfind(FAR_GREETING) {
                 let found = text[at + FAR_GREETING.len()..].trim_end();
                 let (version, rest) = found.split_once(' ').unwrap_or((found, ""));
-                return Ok((version.to_owned(), rest.trim().to_owned()));
+                self.check_version(version)?;
+                return Ok((rest.trim().to_owned(), pipes));
             }
             noise_bytes += line.len();
         }
@@ -245,16 +222,16 @@ impl Far {
         Err(Failure::new(Exit::Mismatch, what))
     }
 
-    /// The standard input and output of the program, for a relay.
-    pub(crate) fn pipes(&mut self) -> Result<(Out, BufReader<ChildStdout>), Failure> {
-        let (input, output) = self.raw_pipes()?;
-        Ok((Out::new(input), output))
-    }
-
-    /// The standard input and output of the program.
-    pub(crate) fn raw_pipes(&mut self) -> Result<(ChildStdin, BufReader<ChildStdout>), Failure> {
-        let pipes = self.pipes.take();
-        pipes.ok_or_else(|| Failure::new(Exit::Other, "ssh has no standard input"))
+    fn check_version(&self, version: &str) -> Result<(), Failure> {
+        if version == FAR_VERSION {
+            return Ok(());
+        }
+        let what = format!(
+            "{} speaks version {version:?} of copies, and this program {FAR_VERSION}: install the same release at \
+             both ends",
+            self.name
+        );
+        Err(Failure::new(Exit::Mismatch, what))
     }
 
     /// Waits until the program ends by itself. Returns its status; `None` if a signal has ended ssh.
@@ -269,6 +246,12 @@ impl Far {
             Ok(Some(status)) => Some(status.code()),
             Err(_) => Some(None),
         }
+    }
+
+    /// Why the program or ssh has ended by itself, if it has.
+    pub(crate) fn why_it_ended(&mut self) -> Option<Failure> {
+        let status = self.ended()?;
+        Some(why_it_ended(&self.name, status))
     }
 
     /// Ends ssh, which may wait for the other machine for ever.

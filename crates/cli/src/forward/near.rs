@@ -21,12 +21,11 @@ use super::opening::{Answered, request};
 use super::ports::Forward;
 use super::{ForwardArgs, LAST_WORDS, LOOK, MOST_STREAMS, NAME, OPENING, stream_options};
 use crate::console::Console;
-use crate::cp::meeting::Meeting;
 use crate::cp::relay::{Out, Relay};
-use crate::cp::ssh::{Far, check_host, why_it_ended};
+use crate::cp::ssh::check_host;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::rsh::{Settings, Way, find, words};
-use crate::{interrupt, key};
+use crate::interrupt;
+use crate::rsh::{Settings, start};
 
 /// How long to wait before the next connection of a program if there was no descriptor for the last one.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -89,43 +88,28 @@ fn through_ssh(
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     check_host(host)?;
-    let (settings, psk) = (args.session.settings(), key::make()?);
-    let words = words("forward", args.session.port, &settings, OsStr::new(""));
-    let remote = args.remote.remote(host);
-    let mut far = remote.start(&words, &psk, None, cancel)?;
-    let greeting = far.greeting(args.session.timeout, cancel)?;
-    let meeting = greeting.parse::<Meeting>();
-    let meeting = meeting.map_err(|problem| Failure::new(Exit::Mismatch, problem))?;
-    let (mut input, output) = far.raw_pipes()?;
-    let of_find = psk.clone();
-    let (way, input) = cancel.run(move || {
-        let way = find(&greeting, &of_find, &settings, &mut input);
-        (way, input)
-    })?;
-    let name = host.to_string_lossy();
+    let settings = args.session.settings();
+    let (remote, what) = (args.remote.remote(host), ("forward", OsStr::new("")));
+    let started = start(&remote, what, &args.session, cancel, console)?;
+    let (mut far, (input, output)) = (started.far, started.pipes);
     // The other end ends when its input does, which this end holds as long as it forwards.
-    let (connection, _held) = match way {
-        Ok(Way::Udp(connection)) => (connection, Some((input, output))),
-        Ok(Way::Ssh(why)) => {
-            console.warn(format_args!(
-                "the data go through ssh, because UDP does not pass ({why}); open a UDP port of the other machine, \
-                 and name it with --port"
-            ));
-            let entered = Relay::enter(Out::new(input), meeting.port);
+    let (connection, _held) = match started.connection {
+        Some(connection) => (connection, Some((input, output))),
+        None => {
+            let entered = Relay::enter(Out::new(input), started.meeting.port);
             let (relay, at) = entered.or_exit(Exit::Other, "carrying the data through ssh")?;
             thread::spawn(move || {
                 let _ = relay.read(output);
                 relay.close();
             });
-            let (keys, options) = (Keys::of_psk(&psk), settings.connection(SETUP));
+            let (keys, options) = (Keys::of_psk(&started.psk), settings.connection(SETUP));
             let connected =
                 cancel.run(move || connect_any(&[at], &keys, "the other end", &options))?;
             (connected.or_fail("connecting through ssh")?, None)
         }
-        Err(failure) => return Err(ended(&mut far, &name).unwrap_or(failure)),
     };
     let is_alive = || {
-        let ended = ended(&mut far, &name);
+        let ended = far.why_it_ended();
         // Ctrl-C ends ssh too.
         cancel.check()?;
         ended.map_or(Ok(()), Err)
@@ -133,11 +117,6 @@ fn through_ssh(
     let forwarded = forward(ports, &connection, &settings, cancel, console, is_alive);
     far.kill();
     forwarded
-}
-
-/// Why the program at the other machine, or ssh, has ended.
-fn ended(far: &mut Far, name: &str) -> Option<Failure> {
-    Some(why_it_ended(name, far.ended()?))
 }
 
 /// Forwards until the user ends it, or the connection or what `is_alive` watches has ended.

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const MAX_LINE_BYTES: usize = 4096;
 
 /// The arguments of the far end, for [`run_far`].
-pub(crate) fn words(what: &str, port: u16, settings: &Settings, command: &OsStr) -> Vec<OsString> {
+pub(super) fn words(what: &str, port: u16, settings: &Settings, command: &OsStr) -> Vec<OsString> {
     let rate = settings.rate_bps.unwrap_or(0);
     let timeout = format!("{}ms", settings.timeout.as_millis());
     let mut words = vec![what.to_owned(), port.to_string(), rate.to_string()];

@@ -21,11 +21,11 @@ use crate::console::Console;
 use crate::cp::ssh::{RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::MOST_STREAMS;
-use crate::key;
 use crate::pipe::{Cut, PIECE_BYTES, stream_options};
 use crate::standard::{own_input, own_output};
-pub(crate) use far::{line, run_far, words};
-pub(crate) use way::{Way, dial, find, listen};
+use far::words;
+pub(crate) use far::{line, run_far};
+pub(crate) use way::{dial, listen, start};
 
 /// The name of the stream, with the version of P14.4.
 const NAME: &str = "farwrite-rsh-1";
@@ -88,10 +88,10 @@ pub(crate) struct SessionArgs {
     pub(crate) port: u16,
     /// Maximum bits per second on the wire, in each direction
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    rate: Option<u64>,
+    pub(crate) rate: Option<u64>,
     /// How losses are repaired, as of `farwrite send`
     #[arg(long, value_name = "NAME", default_value = "auto")]
-    scheme: SchemeSetting,
+    pub(crate) scheme: SchemeSetting,
     /// Give up if the other machine is silent for this time: 1s to 1h; without it, 60s, and 5 minutes for ssh to
     /// log in
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
@@ -152,41 +152,29 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
             .collect();
     }
     check_host(&host)?;
-    let settings = args.session.settings();
-    let psk = key::make()?;
-    let remote = args.remote.remote(&host);
     // As ssh does: the shell there splits it again.
     let command = command.join(OsStr::new(" "));
-    let words = words("rsh", args.session.port, &settings, &command);
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
-    let mut far = remote.start(&words, &psk, None, &cancel)?;
-    let greeting = far.greeting(args.session.timeout, &cancel)?;
-    let (mut input, mut output) = far.raw_pipes()?;
-    match find(&greeting, &psk, &settings, &mut input)? {
-        Way::Udp(connection) => {
-            let stream = open(&connection, settings.scheme)?;
-            carry(stream)?;
-            // The other end ends by itself. If this one ends first, it ends the command.
-            let status = far.wait();
-            drop(input);
-            status_of(status)
-        }
-        Way::Ssh(why) => {
-            console.warn(format_args!(
-                "standard input and output go through ssh, because UDP does not pass ({why}); open a UDP port \
-                 of the other machine, and name it with --port"
-            ));
-            let mut from = own_input()?;
-            thread::spawn(move || copy(&mut from, &mut input));
-            let copied = copy(&mut output, &mut own_output()?);
-            drop(output);
-            let status = status_of(far.wait());
-            match copied {
-                Err(Cut::Write(source)) if !has_seen_enough(&source) => Err(unwritten(source)),
-                _ => status,
-            }
-        }
+    let remote = args.remote.remote(&host);
+    let started = start(&remote, ("rsh", &command), &args.session, &cancel, console)?;
+    let (far, (mut input, mut output)) = (started.far, started.pipes);
+    if let Some(connection) = started.connection {
+        let stream = open(&connection, args.session.scheme)?;
+        carry(stream)?;
+        // The other end ends by itself. If this one ends first, it ends the command.
+        let status = far.wait();
+        drop(input);
+        return status_of(status);
+    }
+    let mut from = own_input()?;
+    thread::spawn(move || copy(&mut from, &mut input));
+    let copied = copy(&mut output, &mut own_output()?);
+    drop(output);
+    let status = status_of(far.wait());
+    match copied {
+        Err(Cut::Write(source)) if !has_seen_enough(&source) => Err(unwritten(source)),
+        _ => status,
     }
 }
 

@@ -1,48 +1,90 @@
 //! Which way the standard input and output go: over UDP if one end reaches the other, and else through ssh
 //! (P14.4).
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::process::ChildStdin;
 use std::time::Duration;
 
 use farwrite_connection::{Connection, Error, Keys, Listener, connect_any};
 use farwrite_keys::Psk;
+use farwrite_transfer::Cancel;
 
-use super::Settings;
+use super::{SessionArgs, Settings, words};
 use crate::addresses::at_any;
+use crate::console::Console;
 use crate::cp::meeting::Meeting;
+use crate::cp::ssh::{Far, Pipes, Remote};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::key;
 
 /// How long one end tries to reach the other.
 const ATTEMPT: Duration = Duration::from_secs(3);
 /// How much longer the end that is called waits.
 const ALLOWANCE: Duration = Duration::from_secs(1);
 
-pub(crate) enum Way {
-    Udp(Connection),
-    /// Through ssh. The text says why UDP does not pass.
-    Ssh(String),
+/// The program at the other machine, and the way to it.
+pub(crate) struct Started {
+    pub(crate) far: Far,
+    pub(crate) pipes: Pipes,
+    /// `None`: through the pipes.
+    pub(crate) connection: Option<Connection>,
+    /// Where the program listens, for those who hold the key.
+    pub(crate) meeting: Meeting,
+    pub(crate) psk: Psk,
 }
 
-/// Tries to reach the far end, and then lets it try. Tells it the way that was found.
-pub(crate) fn find(
-    greeting: &str,
+/// Starts the program at the other machine, and finds the way to it. The first word says what it does, the second one
+/// with what.
+pub(crate) fn start(
+    remote: &Remote<'_>,
+    (what, argument): (&str, &OsStr),
+    session: &SessionArgs,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<Started, Failure> {
+    let (settings, psk) = (session.settings(), key::make()?);
+    let words = words(what, session.port, &settings, argument);
+    let started = remote.start(&words, (&psk, None), session.timeout, cancel);
+    let (mut far, greeting, (mut input, output)) = started?;
+    let meeting = greeting.parse::<Meeting>()?;
+    let (there, of_find) = (meeting.clone(), psk.clone());
+    let (found, input) = cancel.run(move || {
+        let found = find(&there, &of_find, &settings, &mut input);
+        (found, input)
+    })?;
+    let found = found.map_err(|failure| far.why_it_ended().unwrap_or(failure))?;
+    if let Err(why) = &found {
+        console.warn(format_args!(
+            "the data go through ssh, because UDP does not pass ({why}); open a UDP port of the other machine, and \
+             name it with --port"
+        ));
+    }
+    Ok(Started {
+        far,
+        pipes: (input, output),
+        connection: found.ok(),
+        meeting,
+        psk,
+    })
+}
+
+/// Tries to reach the far end, and then lets it try. Tells it the way that was found. The inner error says why UDP does
+/// not pass.
+fn find(
+    meeting: &Meeting,
     psk: &Psk,
     settings: &Settings,
-    input: &mut impl Write,
-) -> Result<Way, Failure> {
-    let meeting: Meeting = greeting
-        .parse()
-        .map_err(|problem: String| Failure::new(Exit::Mismatch, problem))?;
+    input: &mut ChildStdin,
+) -> Result<Result<Connection, Error>, Failure> {
     let mut tell = |line: &str| {
-        let told = input
-            .write_all(line.as_bytes())
-            .and_then(|()| input.flush());
+        let told = input.write_all(line.as_bytes());
         told.or_exit(Exit::Unreachable, "telling the other end through ssh")
     };
-    let why = match dial(&meeting, psk, settings) {
+    let why = match dial(meeting, psk, settings) {
         Ok(connection) => {
             tell("udp\n")?;
-            return Ok(Way::Udp(connection));
+            return Ok(Ok(connection));
         }
         Err(why) => why,
     };
@@ -50,11 +92,11 @@ pub(crate) fn find(
         let here = Meeting::here(listener.bound_addr(), None);
         tell(&format!("dial {here}\n"))?;
         if let Ok(Some(connection)) = listener.accept(ATTEMPT + ALLOWANCE) {
-            return Ok(Way::Udp(connection));
+            return Ok(Ok(connection));
         }
     }
     tell("ssh\n")?;
-    Ok(Way::Ssh(why.to_string()))
+    Ok(Err(why))
 }
 
 /// Connects to where the other end listens.
