@@ -32,13 +32,13 @@ use crate::audit::Audit;
 use crate::console::Console;
 use crate::device::DeviceArgs;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::pipe::{self, PipeReceiver};
 use crate::policy::PolicyArgs;
-use crate::probe::{self, Answering};
+use crate::probe::Answering;
 use crate::serving::{Serving, Until};
 use crate::supervisor::Supervisor;
 use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::{MetricsArgs, Watch};
+use crate::{pipe, probe};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,7 +78,7 @@ Anyone with the key can put any file into the directory: use a directory only fo
 pub(crate) struct RecvArgs {
     /// UDP address to listen on; port 0 selects a free port. Without it, port 4792 of all addresses
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
-    listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Directory to write into, which must exist
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -104,7 +104,7 @@ pub(crate) struct RecvArgs {
     peers: Option<PathBuf>,
     /// Write a JSON object on a line of this file for each transfer, pipe, probe and refusal
     #[arg(long, value_name = "FILE")]
-    audit: Option<PathBuf>,
+    pub(crate) audit: Option<PathBuf>,
     /// End after one transfer
     #[arg(long)]
     once: bool,
@@ -122,11 +122,11 @@ pub(crate) struct RecvArgs {
     /// the time is longer than 41s. Waiting for a slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
-    policy: PolicyArgs,
+    pub(crate) policy: PolicyArgs,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
     #[arg(long, short)]
     verbose: bool,
@@ -173,7 +173,8 @@ const NOT_OF_PIPES: [&str; 15] = [
 
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
     if args.is_pipe() {
-        return run_pipe(args, console);
+        let (accepting, cancel) = Accepting::prepare(&args.accepts(None), console)?;
+        return pipe::receive(args, &accepting, &cancel, console);
     }
     check_directory(&args.dir)?;
     warn_if_unwritable(&args.dir, console);
@@ -198,19 +199,6 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         &cancel,
         console,
     )
-}
-
-fn run_pipe(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let (accepting, cancel) = Accepting::prepare(&args.accepts(None), console)?;
-    let receiver = PipeReceiver {
-        listen: args.listen,
-        accepting: &accepting,
-        audit: Arc::new(Audit::start(args.audit.clone(), console.clone())?),
-        max_bytes: args.policy.max_bytes,
-        timeout: args.timeout,
-        sync: args.policy.policy().sync,
-    };
-    pipe::receive(&receiver, &cancel, console)
 }
 
 /// Listens at a port that this program holds, for files and for what else this end serves.

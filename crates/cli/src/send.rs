@@ -25,11 +25,10 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::key::ConnectKeyArgs;
 use crate::known_paths::{KnownPath, KnownPaths};
 use crate::link_file::{self, Description};
-use crate::pipe::{self, PipeSender};
 use crate::trace::TraceArgs;
 use crate::transfer_metrics::{MetricsArgs, Watch};
 use crate::tree_args::TreeArgs;
-use crate::{dry_run, interrupt, outcome, rate_file};
+use crate::{dry_run, interrupt, outcome, pipe, rate_file};
 
 /// How long to wait before the next attempt while this machine has no network.
 const NO_NETWORK: Duration = Duration::from_millis(500);
@@ -106,7 +105,7 @@ pub(crate) struct SendArgs {
     key: ConnectKeyArgs,
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
-    scheme: SchemeSetting,
+    pub(crate) scheme: SchemeSetting,
     /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
     /// rate and round trip, tries packets up to its MTU, and expects its losses
     #[arg(long, value_name = "FILE")]
@@ -136,7 +135,7 @@ pub(crate) struct SendArgs {
     /// kept from an earlier transfer; --no-path-cache searches again. Sealing takes 24 bytes of each
     /// packet. If the path starts to carry less, the transfer continues with smaller packets
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
-    mtu: Option<u32>,
+    pub(crate) mtu: Option<u32>,
     #[command(flatten)]
     device: DeviceArgs,
     /// Maximum memory for data in flight, with parity, at each end: 1MiB to 16GiB
@@ -149,7 +148,7 @@ pub(crate) struct SendArgs {
     /// does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     tree: TreeArgs,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
@@ -161,7 +160,7 @@ pub(crate) struct SendArgs {
     metrics: MetricsArgs,
     /// With `-`: name of the file in which a receiver of files stores the standard input
     #[arg(long, value_name = "NAME")]
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Files and directories to send; `-` alone: the standard input, to a `farwrite recv -`, or with --name to a file
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -253,8 +252,8 @@ impl SendArgs {
         self.paths == [Path::new("-")]
     }
 
-    /// The options of a pipe.
-    fn pipe(&self) -> Result<PipeSender, Failure> {
+    /// Checks the options of a pipe. Returns where it goes, and how its rate is determined.
+    fn pipe(&self) -> Result<(&HostPort, RateControl), Failure> {
         let is_adaptive_or_fixed = matches!(
             self.rate_control,
             RateControlName::Adaptive | RateControlName::Fixed
@@ -277,18 +276,11 @@ impl SendArgs {
         if let Some(name) = &self.name {
             check_file_name(name).map_err(|what| Failure::new(Exit::Usage, what))?;
         }
-        let to = self.to.clone().ok_or_else(|| {
+        let to = self.to.as_ref().ok_or_else(|| {
             let what = "standard input goes to a receiver: name it with --to";
             Failure::new(Exit::Usage, what)
         })?;
-        Ok(PipeSender {
-            to,
-            name: self.name.clone(),
-            scheme: self.scheme,
-            rate_control: self.rate_control(self.rate, None)?,
-            mtu: self.mtu,
-            timeout: self.timeout,
-        })
+        Ok((to, self.rate_control(self.rate, None)?))
     }
 }
 
@@ -331,8 +323,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     }
     if args.is_pipe() {
         let pipe = args.pipe()?;
-        let key = args.key.key_or_code(args.is_pipe(), &cancel)?;
-        return pipe::send(&pipe, &key, &cancel, console);
+        let key = args.key.key_or_code(true, &cancel)?;
+        return pipe::send(args, pipe, &key, &cancel, console);
     }
     if args.tree.lists_only() {
         return args.list(&cancel, console);
@@ -342,7 +334,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         Failure::new(Exit::Usage, what)
     })?;
     let sending = Sending::prepare(args, console)?;
-    let key = args.key.key_or_code(args.is_pipe(), &cancel)?;
+    let key = args.key.key_or_code(false, &cancel)?;
     let connect = || transfer::connect(to, &key, args.timeout, &cancel, console);
     let mut sent = sending.attempt((to, Through::Network), &key, (&cancel, None), connect)?;
     while let Err(unfinished) = &sent

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 pub(crate) use keep::{Store, keep};
 pub(crate) use pieces::{Cut, decode, encode};
-pub(crate) use receive::{PipeReceiver, receive};
-pub(crate) use send::{PipeSender, send};
+pub(crate) use receive::receive;
+pub(crate) use send::send;
 
 /// The name of the stream, with the version of P15. Behind it, and a slash, stands the name of the file in which a
 /// receiver of files stores the bytes.

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::{Hash, Hasher};
-use farwrite_connection::{ByeCause, Connection, ConnectionOptions, Ended, Listener, Purpose};
+use farwrite_connection::{
+    ByeCause, Connection, ConnectionOptions, Ended, Keys, Listener, Purpose,
+};
 use farwrite_files::CommitGate;
 use farwrite_keys::shown;
 use farwrite_stream::{Error as StreamError, ReadHalf, Stream, WriteHalf};
@@ -25,34 +27,23 @@ use crate::addresses::{address_of, at_any};
 use crate::audit::Audit;
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::recv::RecvArgs;
 use crate::standard::{Blocking, is_ready, own_output};
-
-/// What the user has chosen for a pipe.
-pub(crate) struct PipeReceiver<'a> {
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) accepting: &'a Accepting,
-    pub(crate) audit: Arc<Audit>,
-    /// The most bytes, if the sender has no limit of its own.
-    pub(crate) max_bytes: Option<u64>,
-    pub(crate) timeout: Duration,
-    /// Whether an output that is a file is synced.
-    pub(crate) sync: bool,
-}
 
 /// Receives from one sender, and writes the bytes to the standard output. Returns the exit code.
 pub(crate) fn receive(
-    pipe: &PipeReceiver<'_>,
+    args: &RecvArgs,
+    accepting: &Accepting,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let listener = listen(pipe)?;
+    let audit = Arc::new(Audit::start(args.audit.clone(), console.clone())?);
+    let listener = listen(args, &accepting.keys())?;
     let local = listener.bound_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let command = |end: &str| format!("farwrite send --to {end} -");
-    let accepting = pipe.accepting;
     accepting.invite(local, command, console);
-    let (connection, stream) =
-        waiting::accept((accepting, &listener), &pipe.audit, cancel, console)?;
+    let (connection, stream) = waiting::accept((accepting, &listener), &audit, cancel, console)?;
     // The pipe has one sender.
     drop(listener);
     let peer = address_of(&connection);
@@ -61,12 +52,12 @@ pub(crate) fn receive(
     let start = Instant::now();
     let output = own_output().map(|file| StandardOutput {
         file,
-        is_synced: pipe.sync,
+        is_synced: args.policy.policy().sync,
         written: 0,
     });
     let output = output.map_err(|failure| Stopped::new(Kind::Unwritten, failure));
     let max_bytes = sender.and_then(|sender| sender.max_bytes());
-    let max_bytes = max_bytes.or(pipe.max_bytes);
+    let max_bytes = max_bytes.or(args.policy.max_bytes);
     let gate = CommitGate::default();
     let (written, ended) = take(
         (&connection, stream),
@@ -74,21 +65,20 @@ pub(crate) fn receive(
         max_bytes,
         (cancel, console),
     );
-    pipe.audit.note_pipe((name, &peer), None, written, &ended);
+    audit.note_pipe((name, &peer), None, written, &ended);
     let passed = Passed::new(peer, written, ended?, start.elapsed());
     console.say(passed.line("received"));
     Ok(ExitCode::SUCCESS)
 }
 
-fn listen(pipe: &PipeReceiver<'_>) -> Result<Listener, Failure> {
+fn listen(args: &RecvArgs, keys: &Keys) -> Result<Listener, Failure> {
     let options = ConnectionOptions {
         serves: vec![Purpose::PIPE],
-        silence_limit: pipe.timeout,
+        silence_limit: args.timeout,
         ..ConnectionOptions::default()
     };
-    let keys = pipe.accepting.keys();
-    let bind = |addr: SocketAddr| Listener::bind(addr, &keys, &options);
-    let listener = match pipe.listen {
+    let bind = |addr: SocketAddr| Listener::bind(addr, keys, &options);
+    let listener = match args.listen {
         Some(addr) => bind(addr),
         None => at_any(DEFAULT_PORT, bind),
     };

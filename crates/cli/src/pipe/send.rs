@@ -5,14 +5,12 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use blake3::Hasher;
 use farwrite_connection::{Connection, ConnectionOptions, Error as ConnectionError, Purpose};
 use farwrite_keys::{HostPort, Key};
-use farwrite_stream::{
-    ConnectionExt, Error as StreamError, ReadHalf, SchemeSetting, Stream, WriteHalf,
-};
+use farwrite_stream::{ConnectionExt, Error as StreamError, ReadHalf, Stream, WriteHalf};
 use farwrite_transfer::{Cancel, RateControl, Waiting};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -22,19 +20,8 @@ use super::verdict::{self, GivenUp, Verdict};
 use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::send::SendArgs;
 use crate::standard::is_ready;
-
-/// What the user has chosen for a pipe.
-pub(crate) struct PipeSender {
-    /// The receiver.
-    pub(crate) to: HostPort,
-    /// The name of the file in which a receiver of files stores the bytes.
-    pub(crate) name: Option<String>,
-    pub(crate) scheme: SchemeSetting,
-    pub(crate) rate_control: RateControl,
-    pub(crate) mtu: Option<u32>,
-    pub(crate) timeout: Duration,
-}
 
 /// What the two threads of a sender share.
 #[derive(Default)]
@@ -56,12 +43,13 @@ enum Input {
 
 /// Sends the standard input. Returns the exit code.
 pub(crate) fn send(
-    pipe: &PipeSender,
+    args: &SendArgs,
+    (to, rate_control): (&HostPort, RateControl),
     key: &Key,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    let (connection, stream) = reach(pipe, key, cancel, console)?;
+    let (connection, stream) = reach(args, (to, rate_control), key, cancel, console)?;
     let start = Instant::now();
     let shared = Shared::default();
     let (mut reader, mut writer) = stream.split();
@@ -83,7 +71,7 @@ pub(crate) fn send(
         (Input::Ended(hash), Ok(verdict)) => {
             verdict.of_sender()?;
             let bytes = shared.bytes.load(Ordering::Relaxed);
-            let passed = Passed::new(pipe.to.to_string(), bytes, hash, start.elapsed());
+            let passed = Passed::new(to.to_string(), bytes, hash, start.elapsed());
             console.say(passed.line("sent"));
             console.json(&passed)?;
             Ok(ExitCode::SUCCESS)
@@ -98,7 +86,8 @@ pub(crate) fn send(
 
 /// Connects to the receiver, which may start later or be busy with others, and opens the pipe.
 fn reach(
-    pipe: &PipeSender,
+    args: &SendArgs,
+    (to, rate_control): (&HostPort, RateControl),
     key: &Key,
     cancel: &Cancel,
     console: &Console,
@@ -107,13 +96,13 @@ fn reach(
         purpose: Purpose::PIPE,
         connect_limit: limit,
         busy_limit: limit,
-        silence_limit: pipe.timeout,
-        rate_control: pipe.rate_control,
-        largest_mtu: pipe.mtu,
+        silence_limit: args.timeout,
+        rate_control,
+        largest_mtu: args.mtu,
         ..ConnectionOptions::default()
     };
-    let (of_stream, timeout, start) = (stream_options(pipe.scheme), pipe.timeout, Instant::now());
-    let name = match &pipe.name {
+    let (of_stream, timeout, start) = (stream_options(args.scheme), args.timeout, Instant::now());
+    let name = match &args.name {
         Some(file) => format!("{NAME}/{file}"),
         None => NAME.to_owned(),
     };
@@ -122,7 +111,7 @@ fn reach(
         let stream = connection.open_stream(&name, &of_stream, left)?;
         Ok::<_, StreamError>((connection.clone(), stream))
     };
-    let waiting = Waiting::new(pipe.to.clone(), key, pipe.timeout);
+    let waiting = Waiting::new(to.clone(), key, args.timeout);
     let of_connection = StreamError::of_connection;
     let opened = waiting.open(options, open, of_connection, (cancel, console))?;
     opened.map_err(|error| {
