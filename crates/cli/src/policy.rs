@@ -35,7 +35,7 @@ pub(crate) struct PolicyArgs {
     /// Report files as verified when the operating system has them, instead of when they survive a
     /// power failure (fsync)
     #[arg(long)]
-    no_sync: bool,
+    pub(crate) no_sync: bool,
     /// Remove what has arrived of a large file when its transfer is interrupted. Without this, it is kept for 7
     /// days, and the same sender goes on with it
     #[arg(long)]
@@ -46,7 +46,8 @@ pub(crate) struct PolicyArgs {
 pub(crate) type Reserve = Option<u64>;
 
 impl PolicyArgs {
-    pub(crate) fn policy(&self) -> Policy {
+    /// The policy of a receiver whose interrupted files `peer` can go on with.
+    pub(crate) fn policy(&self, peer: Option<PeerKey>) -> Policy {
         Policy {
             owners: self.owner,
             delete: self.allow_delete,
@@ -55,21 +56,13 @@ impl PolicyArgs {
             quota_bytes: None,
             quota_entries: None,
             sync: !self.no_sync,
-            resume: None,
+            resume: peer.filter(|_| self.resumes()),
         }
     }
 
     /// Whether interrupted files are kept.
     pub(crate) fn resumes(&self) -> bool {
         !self.no_resume
-    }
-
-    /// The policy of a receiver whose interrupted files `peer` can go on with.
-    pub(crate) fn resuming(&self, peer: PeerKey) -> Policy {
-        Policy {
-            resume: self.resumes().then_some(peer),
-            ..self.policy()
-        }
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct RecvArgs {
     pub(crate) listen: Option<SocketAddr>,
     /// Directory to write into, which must exist
     #[arg(long, value_name = "DIR", default_value = ".")]
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
     /// variable FARWRITE_PSK, or else a new key is made and shown on the terminal, for the sender
     #[arg(long, value_name = "FILE")]
@@ -124,12 +124,12 @@ pub(crate) struct RecvArgs {
     #[arg(allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
-    device: DeviceArgs,
+    pub(crate) device: DeviceArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Show more about the transfer at its end: losses, repeats, packet size, scheme
     #[arg(long, short)]
-    verbose: bool,
+    pub(crate) verbose: bool,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -251,10 +251,7 @@ pub(crate) fn receive(
         max_files: args.policy.max_files,
         names: args.names.clone(),
         max_delete: args.max_delete,
-        policy: match args.peer.or(accepting.holders()) {
-            Some(peer) => args.policy.resuming(peer),
-            None => args.policy.policy(),
-        },
+        policy: args.policy.policy(args.peer.or(accepting.holders())),
     };
     if places > 1 {
         raise_open_files();
@@ -269,11 +266,9 @@ pub(crate) fn receive(
     let admission = Admission::start(listener, &slots, observer)?;
     let supervisor = Supervisor::of_environment()?;
     let serving = Serving {
-        directory: &args.dir,
+        args,
         settings: &settings,
-        is_verbose: args.verbose,
         port,
-        device: args.device.config(),
         memory: MemoryPool::new(args.memory, places),
         places: &slots,
         cancel,
@@ -285,8 +280,6 @@ pub(crate) fn receive(
         listener,
         audit: &audit,
         supervisor: &supervisor,
-        resumes: args.policy.resumes(),
-        is_dry_run: args.dry_run,
     };
     let note = |from: SocketAddr, refused: Option<&TransferError>| match refused {
         Some(why) => audit.note_busy(None, &from.to_string(), why),
@@ -376,10 +369,6 @@ impl RecvArgs {
             peer: Some(PeerKey::of_remote_shell(name)),
             ..self
         }
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
     }
 }
 

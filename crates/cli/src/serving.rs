@@ -13,7 +13,7 @@ use farwrite_files::PeerKey;
 use farwrite_keys::Proof;
 use farwrite_transfer::{
     self as transfer, Admission, Cancel, Client, Error as TransferError, ErrorKind, MemoryPool,
-    Place, Places, ReceiveSettings, TransferHooks, Unfinished, VerbsConfig,
+    Place, Places, ReceiveSettings, TransferHooks, Unfinished,
 };
 
 use crate::accepting::Accepting;
@@ -22,6 +22,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::Peer;
 use crate::pipe::{Store, keep};
+use crate::recv::RecvArgs;
 use crate::supervisor::Supervisor;
 use crate::trace::Tracing;
 use crate::transfer_metrics::Watch;
@@ -56,12 +57,9 @@ pub(crate) fn is_unmet<T>(ended: &Result<T, Unfinished>) -> bool {
 
 /// What all transfers of a receiver use.
 pub(crate) struct Serving<'a> {
-    pub(crate) directory: &'a Path,
+    pub(crate) args: &'a RecvArgs,
     pub(crate) settings: &'a ReceiveSettings,
-    pub(crate) is_verbose: bool,
     pub(crate) port: &'a ReservedPort,
-    /// The RDMA device of the data, if there is one.
-    pub(crate) device: Option<&'a VerbsConfig>,
     pub(crate) memory: MemoryPool,
     pub(crate) places: &'a Places,
     pub(crate) cancel: &'a Cancel,
@@ -74,10 +72,6 @@ pub(crate) struct Serving<'a> {
     pub(crate) listener: &'a Listener,
     pub(crate) audit: &'a Audit,
     pub(crate) supervisor: &'a Supervisor,
-    /// Whether interrupted files are kept.
-    pub(crate) resumes: bool,
-    /// Whether the user of this end wants a dry run, so that nothing else may come.
-    pub(crate) is_dry_run: bool,
 }
 
 /// How the service of a client has ended.
@@ -101,7 +95,7 @@ impl Serving<'_> {
             });
             let (connection, place) = match (self.wait(admission, limit), lost.take()) {
                 (Err(error), Some(lost)) if error.kind() != ErrorKind::Interrupted => {
-                    return outcome::show(self.console, Err(lost), self.is_verbose);
+                    return outcome::show(self.console, Err(lost), self.args.verbose);
                 }
                 (come, before) => {
                     lost = before;
@@ -263,7 +257,7 @@ impl Serving<'_> {
     fn place_of<'s>(&'s self, peer: Option<&'s Peer>) -> (&'s Path, ReceiveSettings) {
         match peer {
             Some(peer) => (peer.directory(), peer.settings(self.settings)),
-            None => (self.directory, self.settings.clone()),
+            None => (&self.args.dir, self.settings.clone()),
         }
     }
 
@@ -280,7 +274,7 @@ impl Serving<'_> {
             // The next code is another one.
             Proof::Code => settings.policy.resume = None,
             Proof::Identity(key) => {
-                let peer = self.resumes.then(|| PeerKey::of_public(&key));
+                let peer = self.args.policy.resumes().then(|| PeerKey::of_public(&key));
                 settings.policy.resume = peer;
             }
         }
@@ -292,7 +286,7 @@ impl Serving<'_> {
             cancel: self.cancel,
             observer: &watched,
             port: Some(self.port),
-            device: self.device,
+            device: self.args.device.config(),
             memory: Some(&self.memory),
             max_rate: None,
             // Others than this sender may wait for the place of one that is only silent.
@@ -301,7 +295,8 @@ impl Serving<'_> {
         if client.wants_dry_run() {
             return self.answer_dry_run(client, (directory, &settings), peer, &hooks, console);
         }
-        if self.is_dry_run {
+        // Nothing else may come.
+        if self.args.dry_run {
             let error = client.refuse(
                 "the other end would send files, and not only list them: update the program there, or leave out \
                  --dry-run",
@@ -319,7 +314,7 @@ impl Serving<'_> {
         };
         let name = peer.map(|peer| peer.name.as_str());
         self.audit.note_transfer((name, &address), &ended);
-        Served::Transfer(outcome::show(console, ended, self.is_verbose))
+        Served::Transfer(outcome::show(console, ended, self.args.verbose))
     }
 
     /// Answers a dry run. If the user of this end asked for it, this end shows the result. Otherwise the sender gets it.
@@ -332,7 +327,7 @@ impl Serving<'_> {
         console: &Console,
     ) -> Served {
         let (address, proof) = (client.addr().to_string(), client.proof());
-        let is_own = self.is_dry_run;
+        let is_own = self.args.dry_run;
         let ended = transfer::answer_dry_run(client, directory, settings, is_own, hooks);
         let name = peer.map(|peer| peer.name.as_str());
         self.audit.note_dry_run((name, &address), &ended);

@@ -62,7 +62,8 @@ fn receive(
     // ssh does not say which person started this end. Everyone who can start it has the rights of this
     // user, so each may resume the files of another.
     let receiver = receiver(words)?.through_remote_shell(b"");
-    recv::check_directory(receiver.dir())?;
+    recv::check_directory(&receiver.dir)?;
+    let outputs = recv::Outputs::start(&receiver, console)?;
     let held = reserve(port)?;
     let accepting = Accepting::of_psk(psk);
     // The other end comes as soon as it knows where.
@@ -79,15 +80,13 @@ fn receive(
     });
     // From now on, the end that the user has started says what happens.
     silence_standard_error()?;
-    let ended = recv::Outputs::start(&receiver, console).and_then(|outputs| {
-        recv::receive(
-            (&receiver, Until::Interrupted, outputs),
-            (&listener, &held),
-            &accepting,
-            &cancel,
-            console,
-        )
-    });
+    let ended = recv::receive(
+        (&receiver, Until::Interrupted, outputs),
+        (&listener, &held),
+        &accepting,
+        &cancel,
+        console,
+    );
     match flag.load(Ordering::Relaxed) {
         true => Ok(ExitCode::SUCCESS),
         false => ended,

@@ -318,7 +318,8 @@ impl CpArgs {
         words.extend(self.verbose.then(|| "--verbose".into()));
         words.extend(["--dir".into(), directory]);
         let mut receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
-        recv::check_directory(receiver.dir())?;
+        recv::check_directory(&receiver.dir)?;
+        let outputs = Outputs::start(&receiver, console)?;
         // The other end must not choose what else it writes or removes here.
         receiver.names = paths.iter().map(|path| base_name(path)).collect();
         receiver.max_delete = self.tree.max_delete;
@@ -350,15 +351,13 @@ impl CpArgs {
             of_thread.store(true, Ordering::Relaxed);
             flag.store(true, Ordering::Relaxed);
         });
-        let received = Outputs::start(&receiver, console).and_then(|outputs| {
-            recv::receive(
-                (&receiver, Until::FirstMet, outputs),
-                (&listener, &port),
-                &accepting,
-                &cancel,
-                console,
-            )
-        });
+        let received = recv::receive(
+            (&receiver, Until::FirstMet, outputs),
+            (&listener, &port),
+            &accepting,
+            &cancel,
+            console,
+        );
         out.close();
         let status = far.end();
         match received {

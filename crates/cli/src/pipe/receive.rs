@@ -52,7 +52,7 @@ pub(crate) fn receive(
     let start = Instant::now();
     let output = own_output().map(|file| StandardOutput {
         file,
-        is_synced: args.policy.policy().sync,
+        is_synced: !args.policy.no_sync,
         written: 0,
     });
     let output = output.map_err(|failure| Stopped::new(Kind::Unwritten, failure));
