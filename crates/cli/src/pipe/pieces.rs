@@ -17,7 +17,7 @@ pub(crate) enum Cut {
 }
 
 /// The length of a piece, before its bytes.
-pub(super) fn head(length: usize) -> [u8; HEAD_BYTES] {
+fn head(length: usize) -> [u8; HEAD_BYTES] {
     u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
 }
 

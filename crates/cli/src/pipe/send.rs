@@ -1,13 +1,11 @@
 //! The end that sends its standard input.
 
-use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
+use std::io::{self, ErrorKind, Read, Stdin, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use blake3::Hasher;
 use farwrite_connection::{Connection, ConnectionOptions, Error as ConnectionError, Purpose};
 use farwrite_keys::{HostPort, Key};
 use farwrite_stream::{ConnectionExt, Error as StreamError, ReadHalf, Stream, WriteHalf};
@@ -15,9 +13,8 @@ use farwrite_transfer::{Cancel, RateControl, Waiting};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use super::pieces::head;
 use super::verdict::{self, GivenUp, Verdict};
-use super::{HEAD_BYTES, LAST_WORDS, LOOK, NAME, PIECE_BYTES, Passed, stream_options};
+use super::{Cut, LAST_WORDS, LOOK, NAME, Passed, encode, stream_options};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::send::SendArgs;
@@ -125,85 +122,59 @@ fn reach(
     })
 }
 
+/// Sends the standard input until it ends, or one of the two ends has to stop.
 fn feed(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input {
-    let input = feed_bytes(writer, shared, cancel);
-    match &input {
-        Input::Ended(_) => writer.finish(),
-        Input::Refused => {}
-        Input::Interrupted => writer.reset(GivenUp::Interrupted as u32),
-        Input::Unreadable(_) => writer.reset(GivenUp::Unreadable as u32),
-    }
-    if !matches!(input, Input::Ended(_) | Input::Refused) {
-        // The reset leaves before the connection ends.
-        writer.set_timeout(Some(LAST_WORDS));
-        let _ = writer.wait_delivered();
-        shared.is_over.store(true, Ordering::Relaxed);
-    }
+    writer.set_timeout(Some(LOOK));
+    let is_over = || shared.is_over.load(Ordering::Relaxed);
+    let stops = &|| cancel.is_set() || is_over();
+    let (mut from, mut to) = (Until(io::stdin(), stops), Until(&mut *writer, stops));
+    let (input, code) = match encode(&mut from, &mut to, &shared.bytes) {
+        Ok(hash) => {
+            writer.finish();
+            return Input::Ended(hash);
+        }
+        Err(_) if cancel.is_set() => (Input::Interrupted, GivenUp::Interrupted),
+        Err(Cut::Read(error)) if !is_over() => (Input::Unreadable(error), GivenUp::Unreadable),
+        Err(_) => return Input::Refused,
+    };
+    writer.reset(code as u32);
+    // The reset leaves before the connection ends.
+    writer.set_timeout(Some(LAST_WORDS));
+    let _ = writer.wait_delivered();
+    shared.is_over.store(true, Ordering::Relaxed);
     input
 }
 
-fn feed_bytes(writer: &mut WriteHalf, shared: &Shared, cancel: &Cancel) -> Input {
-    writer.set_timeout(Some(LOOK));
-    let stdin = io::stdin();
-    let mut hasher = Hasher::new();
-    let mut piece = vec![0; HEAD_BYTES + PIECE_BYTES];
-    let is_over = || shared.is_over.load(Ordering::Relaxed);
-    loop {
-        let length = loop {
-            if cancel.is_set() {
-                return Input::Interrupted;
-            }
-            if is_over() {
-                return Input::Refused;
-            }
-            match read(&stdin, &mut piece[HEAD_BYTES..]) {
-                Ok(Some(length)) => break length,
-                Ok(None) => {}
-                Err(error) => return Input::Unreadable(error.into()),
-            }
-        };
-        if length == 0 {
-            break;
-        }
-        let end = HEAD_BYTES + length;
-        hasher.update(&piece[HEAD_BYTES..end]);
-        piece[..HEAD_BYTES].copy_from_slice(&head(length));
-        if let Some(ended) = write_all(writer, &piece[..end], cancel) {
-            return ended;
-        }
-        shared.bytes.fetch_add(length as u64, Ordering::Relaxed);
-    }
-    let hash = hasher.finalize();
-    let last = [&head(0)[..], hash.as_bytes()].concat();
-    write_all(writer, &last, cancel).unwrap_or(Input::Ended(hash))
-}
+/// Fails as soon as the second field is true.
+struct Until<'a, T>(T, &'a dyn Fn() -> bool);
 
-/// Reads, and returns `None` if nothing comes for some time.
-fn read(input: &impl AsFd, piece: &mut [u8]) -> Result<Option<usize>, Errno> {
-    if !is_ready(input, PollFlags::IN, LOOK)? {
-        return Ok(None);
-    }
-    match rustix::io::read(input, piece) {
-        Ok(length) => Ok(Some(length)),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Writes all bytes. Returns why it could not.
-fn write_all(writer: &mut WriteHalf, mut bytes: &[u8], cancel: &Cancel) -> Option<Input> {
-    while !bytes.is_empty() {
-        match writer.write(bytes) {
-            Ok(length) => bytes = &bytes[length..],
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                if cancel.is_set() {
-                    return Some(Input::Interrupted);
+impl Read for Until<'_, Stdin> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        while !(self.1)() {
+            if is_ready(&self.0, PollFlags::IN, LOOK)? {
+                match rustix::io::read(&self.0, &mut *room) {
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    ended => return Ok(ended?),
                 }
             }
-            Err(_) => return Some(Input::Refused),
+        }
+        Err(ErrorKind::ConnectionAborted.into())
+    }
+}
+
+impl Write for Until<'_, &mut WriteHalf> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == ErrorKind::TimedOut && !(self.1)() => {}
+                ended => return ended,
+            }
         }
     }
-    None
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Waits for the verdict of the receiver, and shows the progress.
