@@ -12,7 +12,7 @@ use super::args::{PerfArgs, Test};
 use super::control::{Answer, Arrived, Ask, MOST_LINE_BYTES, NAME, Setting};
 use super::data::{Apart, Carrier, Data};
 use super::report::{BandwidthRow, ClientReport, LatencyRow, Row};
-use super::tasks::{Flow, Goal, Inbox, Load, PingPong, Round, Shared, Work};
+use super::tasks::{Asking, Client, Flow, Goal, Inbox, PingPong, Shared};
 use super::{PATIENCE, connection_options, hear, is_alive, tell};
 use crate::addresses::parse_target_at;
 use crate::console::Console;
@@ -130,15 +130,9 @@ fn unexpected(answer: &Answer) -> Failure {
     }
 }
 
-/// The work of the client.
-enum Client {
-    Bandwidth(Shared<Load>),
-    Latency(Shared<PingPong>),
-}
-
 /// The queue pairs of a setting.
 struct Opened {
-    client: Client,
+    client: Shared<Client>,
     data: Data,
 }
 
@@ -223,73 +217,50 @@ impl Opened {
         let mut flows: Vec<_> = flows.collect::<Result<_, Failure>>()?;
         let scheme = setting.scheme();
         let scheme = scheme.map_err(|why| Failure::new(Exit::Usage, why))?.tag();
-        let client = match setting.test {
+        let asking = match setting.test {
             Test::WriteLat => {
                 let out = flows.remove(0);
                 let inbox = Inbox::new(out.qp, vec![data.register(0, setting.max_bytes, 0)?]);
-                let work = Shared::new(PingPong::new(inbox, out.memory, scheme));
-                data.start(&work)?;
-                Client::Latency(work)
+                Asking::PingPong(PingPong::new(inbox, out.memory))
             }
-            Test::WriteBw | Test::ReadBw | Test::SendBw => {
-                let work = Shared::new(Load::new(flows, setting.tx_depth.into(), scheme));
-                data.start(&work)?;
-                Client::Bandwidth(work)
-            }
+            Test::WriteBw | Test::ReadBw | Test::SendBw => Asking::Load {
+                flows,
+                depth: setting.tx_depth.into(),
+            },
         };
+        let client = Shared::new(Client::new(asking, scheme));
+        data.start(&client)?;
         Ok(Self { client, data })
     }
 
+    /// Measures a size.
     fn measure(&self, args: &PerfArgs, bytes: u64, cancel: &Cancel) -> Result<Row, Failure> {
         let goal = match args.time() {
             Some(time) => Goal::Time(time),
             None => Goal::Messages(args.iters()),
         };
-        match &self.client {
-            Client::Bandwidth(load) => {
-                let begin = |load: &mut Load| load.begin(bytes, goal);
-                let round = self.round(load, begin, Load::take_ended, cancel)?;
-                if round.failed > 0 {
-                    let what = format!(
-                        "{} of {} messages have failed",
-                        round.failed, round.completed
-                    );
-                    return Err(Failure::new(Exit::Other, what));
-                }
-                Ok(Row::Bandwidth(BandwidthRow::new(bytes, &round, args)))
-            }
-            Client::Latency(pings) => {
-                let begin = |pings: &mut PingPong| pings.begin(bytes, goal);
-                let round = self.round(pings, begin, PingPong::take_ended, cancel)?;
-                Ok(Row::Latency(LatencyRow::new(bytes, round.times)))
-            }
-        }
-    }
-
-    /// Begins a round of the work, and waits until it has ended.
-    fn round<W: Work + 'static>(
-        &self,
-        work: &Shared<W>,
-        begin: impl FnOnce(&mut W),
-        take_ended: impl Fn(&mut W) -> Option<Round>,
-        cancel: &Cancel,
-    ) -> Result<Round, Failure> {
-        begin(&mut work.lock().work);
+        self.client.lock().work.begin(bytes, goal);
         self.data.wake();
-        self.data.wait(cancel, || {
-            let mut held = work.lock();
+        let round = self.data.wait(cancel, || {
+            let mut held = self.client.lock();
             let error = held.error.as_ref();
             let failed = error.map(|error| Err(Failure::caused(Exit::Other, "measuring", error)));
-            failed.or_else(|| take_ended(&mut held.work).map(Ok))
-        })
+            failed.or_else(|| held.work.take_ended().map(Ok))
+        })?;
+        if args.test == Test::WriteLat {
+            return Ok(Row::Latency(LatencyRow::new(bytes, round.times)));
+        }
+        if round.failed > 0 {
+            let (failed, all) = (round.failed, round.completed);
+            let what = format!("{failed} of {all} messages have failed");
+            return Err(Failure::new(Exit::Other, what));
+        }
+        Ok(Row::Bandwidth(BandwidthRow::new(bytes, &round, args)))
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        match &self.client {
-            Client::Bandwidth(load) => load.stop(),
-            Client::Latency(pings) => pings.stop(),
-        }
+        self.client.stop();
     }
 }

@@ -156,12 +156,19 @@ fn repaired_by(scheme: SchemeTag) -> SendOptions {
     }
 }
 
-/// The client of a bandwidth test: it keeps messages in flight on each queue pair.
-pub(super) struct Load {
-    flows: Vec<Flow>,
-    depth: usize,
+/// The client of a test.
+pub(super) struct Client {
+    asking: Asking,
     scheme: SchemeTag,
     round: Option<Round>,
+}
+
+/// What the client of a test does.
+pub(super) enum Asking {
+    /// For bandwidth: it keeps this number of messages in flight on each queue pair.
+    Load { flows: Vec<Flow>, depth: usize },
+    /// For latency: it sends one message at a time, whose answer it awaits.
+    PingPong(PingPong),
 }
 
 /// One size.
@@ -172,11 +179,11 @@ pub(super) struct Round {
     started: Option<Instant>,
     /// When the work saw that the goal is met, and that nothing is in flight.
     pub(super) ended: Option<Instant>,
-    /// Of [`Load`], messages and reads that are over, whether they have failed or not. Of [`PingPong`], 0.
+    /// Of [`Asking::Load`], messages and reads that are over, whether they have failed or not. Of [`PingPong`], 0.
     pub(super) completed: u64,
     /// How many of these have failed.
     pub(super) failed: u64,
-    /// Of [`Load`], times of the first completions since the start. Of [`PingPong`], halves of round trips.
+    /// Of [`Asking::Load`], times of the first completions since the start. Of [`PingPong`], halves of round trips.
     pub(super) times: Vec<Duration>,
 }
 
@@ -193,28 +200,27 @@ impl Round {
         }
     }
 
+    /// The time from the start until `now`; 0 before the start.
+    fn passed(&self, now: Instant) -> Duration {
+        self.started.map_or(Duration::ZERO, |start| now - start)
+    }
+
     /// The time from the start to the end; 0 before the end.
     pub(super) fn time(&self) -> Duration {
-        self.started
-            .zip(self.ended)
-            .map_or(Duration::ZERO, |(start, end)| end - start)
+        self.ended.map_or(Duration::ZERO, |end| self.passed(end))
     }
 }
 
-impl Load {
-    pub(super) fn new(flows: Vec<Flow>, depth: usize, scheme: SchemeTag) -> Self {
+impl Client {
+    pub(super) fn new(asking: Asking, scheme: SchemeTag) -> Self {
         Self {
-            flows,
-            depth,
+            asking,
             scheme,
             round: None,
         }
     }
 
     pub(super) fn begin(&mut self, bytes: u64, goal: Goal) {
-        for flow in &mut self.flows {
-            flow.posted = 0;
-        }
         self.round = Some(Round::new(bytes, goal));
     }
 
@@ -224,39 +230,56 @@ impl Load {
     }
 }
 
-impl Work for Load {
+impl Work for Client {
     fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
         let Some(round) = self.round.as_mut().filter(|round| round.ended.is_none()) else {
             return Ok(false);
         };
         let now = Instant::now();
-        let passed = now - *round.started.get_or_insert(now);
-        let (mut has_posted, mut is_over) = (false, true);
-        for flow in &mut self.flows {
-            while let Some(outcome) = flow.in_flight.front().and_then(Posted::outcome) {
-                flow.in_flight.pop_front();
-                round.completed += 1;
-                round.failed += u64::from(outcome == Outcome::Failed);
-                if round.times.len() < MOST_TIMES {
-                    round.times.push(passed);
-                }
+        round.started.get_or_insert(now);
+        match &mut self.asking {
+            Asking::Load { flows, depth } => {
+                load(endpoint, (flows, *depth), self.scheme, (round, now))
             }
-            while flow.in_flight.len() < self.depth && !round.goal.is_met(flow.posted, passed) {
-                match flow.post(endpoint, round.bytes, self.scheme) {
-                    Ok(posted) => flow.in_flight.push_back(posted),
-                    Err(Error::Retry { .. }) => break,
-                    Err(error) => return Err(error),
-                }
-                flow.posted += 1;
-                has_posted = true;
-            }
-            is_over &= flow.in_flight.is_empty() && round.goal.is_met(flow.posted, passed);
+            Asking::PingPong(pings) => pings.step(endpoint, self.scheme, (round, now)),
         }
-        if is_over {
-            round.ended = Some(now);
-        }
-        Ok(has_posted)
     }
+}
+
+/// Does what can be done now for bandwidth. Returns whether anything was posted.
+fn load<F: Fabric>(
+    endpoint: &mut Endpoint<F>,
+    (flows, depth): (&mut [Flow], usize),
+    scheme: SchemeTag,
+    (round, now): (&mut Round, Instant),
+) -> Result<bool, Error> {
+    let passed = round.passed(now);
+    let (mut has_posted, mut is_over) = (false, true);
+    for flow in &mut *flows {
+        while let Some(outcome) = flow.in_flight.front().and_then(Posted::outcome) {
+            flow.in_flight.pop_front();
+            round.completed += 1;
+            round.failed += u64::from(outcome == Outcome::Failed);
+            if round.times.len() < MOST_TIMES {
+                round.times.push(passed);
+            }
+        }
+        while flow.in_flight.len() < depth && !round.goal.is_met(flow.posted, passed) {
+            match flow.post(endpoint, round.bytes, scheme) {
+                Ok(posted) => flow.in_flight.push_back(posted),
+                Err(Error::Retry { .. }) => break,
+                Err(error) => return Err(error),
+            }
+            flow.posted += 1;
+            has_posted = true;
+        }
+        is_over &= flow.in_flight.is_empty() && round.goal.is_met(flow.posted, passed);
+    }
+    if is_over {
+        round.ended = Some(now);
+        flows.iter_mut().for_each(|flow| flow.posted = 0);
+    }
+    Ok(has_posted)
 }
 
 /// A queue pair of the server, and its buffers.
@@ -368,46 +391,32 @@ impl Work for Receiver {
     }
 }
 
-/// The client of a latency test: one message at a time, whose answer it awaits.
+/// The client of a latency test.
 pub(super) struct PingPong {
     inbox: Inbox,
     out: MemoryRegion,
-    scheme: SchemeTag,
-    round: Option<Round>,
     /// When the message was posted whose answer is awaited.
     asked: Option<Instant>,
     sending: VecDeque<SendHandle>,
 }
 
 impl PingPong {
-    pub(super) fn new(inbox: Inbox, out: MemoryRegion, scheme: SchemeTag) -> Self {
+    pub(super) fn new(inbox: Inbox, out: MemoryRegion) -> Self {
         Self {
             inbox,
             out,
-            scheme,
-            round: None,
             asked: None,
             sending: VecDeque::new(),
         }
     }
 
-    pub(super) fn begin(&mut self, bytes: u64, goal: Goal) {
-        self.asked = None;
-        self.round = Some(Round::new(bytes, goal));
-    }
-
-    pub(super) fn take_ended(&mut self) -> Option<Round> {
-        self.round.take_if(|round| round.ended.is_some())
-    }
-}
-
-impl Work for PingPong {
-    fn step<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
-        let Some(round) = self.round.as_mut().filter(|round| round.ended.is_none()) else {
-            return Ok(false);
-        };
-        let now = Instant::now();
-        let passed = now - *round.started.get_or_insert(now);
+    /// Does what can be done now. Returns whether anything was posted.
+    fn step<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        scheme: SchemeTag,
+        (round, now): (&mut Round, Instant),
+    ) -> Result<bool, Error> {
         let mut has_posted = post_receives(endpoint, &mut self.inbox, 2)?;
         self.sending.retain(|send| send.outcome().is_none());
         let answer = self.inbox.posted.front().and_then(RecvHandle::outcome);
@@ -419,12 +428,13 @@ impl Work for PingPong {
             self.asked = None;
         }
         if self.asked.is_none() {
+            let passed = round.passed(now);
             if round.goal.is_met(round.times.len() as u64, passed) {
                 round.ended = Some(now);
                 return Ok(has_posted);
             }
             let question = self.out.slice(0..round.bytes);
-            match endpoint.post_send(self.inbox.qp, question, repaired_by(self.scheme)) {
+            match endpoint.post_send(self.inbox.qp, question, repaired_by(scheme)) {
                 Ok(send) => {
                     self.sending.push_back(send);
                     self.asked = Some(now);
