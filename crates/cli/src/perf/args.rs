@@ -73,7 +73,7 @@ pub(crate) struct PerfArgs {
     #[arg(ignore_case = true)]
     pub(crate) connection: Connection,
     /// The scheme that repairs losses, such as sr-nack, sr-rto or ec-mds:32,8
-    #[arg(long, value_name = "SCHEME", default_value = "sr-nack", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME", default_value = "sr-nack")]
     pub(crate) scheme: SchemeName,
     /// Largest payload of a packet in bytes: a multiple of 4 from 64 on. The path can carry less
     #[arg(short, long, value_name = "BYTES", default_value_t = 4096)]
@@ -239,11 +239,6 @@ impl PerfArgs {
 
 /// The scheme of messages whose losses are not repaired.
 const UNREPAIRED: &str = "best-effort";
-
-fn parse_scheme(text: &str) -> Result<SchemeName, String> {
-    text.parse::<SchemeName>()
-        .map_err(|error| error.to_string())
-}
 
 fn parse_limit(text: &str) -> Result<f64, String> {
     let limit = text.parse::<f64>().ok();
