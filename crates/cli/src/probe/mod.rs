@@ -7,18 +7,17 @@ mod report;
 mod show;
 mod trips_picture;
 
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use farwrite_connection::{ConnectionOptions, Connector, Keys, Purpose};
-use farwrite_keys::HostPort;
+use farwrite_connection::{Connection, ConnectionOptions, Purpose};
+use farwrite_keys::{HostPort, Key};
 use farwrite_probe::message::Cause;
 use farwrite_probe::{self as probe, Control, Findings, ProbeHooks, ProbeStage};
-use farwrite_transfer::{Cancel, ErrorKind, with_connector};
+use farwrite_transfer::{Cancel, ErrorKind, Waiting};
 
 pub(crate) use args::ProbeArgs;
 pub(crate) use listen::{Answering, LOOK};
@@ -29,8 +28,6 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::files::{self, directory_of};
 use crate::{interrupt, key, link_file};
 
-/// After this time without a connection, the user learns what may be wrong.
-const UNANSWERED: Duration = Duration::from_secs(3);
 /// The pause after the other end was busy, and the least time to connect after it.
 const LEAST_TIME: Duration = Duration::from_millis(200);
 
@@ -49,7 +46,7 @@ pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failu
 
 fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let psk = key::needed(args.psk_file.as_deref(), &cancel)?;
+    let key = Key::PreShared(key::needed(args.psk_file.as_deref(), &cancel)?);
     for file in args.save.iter().chain(&args.plot) {
         check_place(file)?;
     }
@@ -59,11 +56,10 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
         cancelled: &|| cancel.is_set(),
         observe: &|event| show_progress(console, event),
     };
-    let keys = Keys::of_psk(&psk);
     let asked = Instant::now();
     let (findings, start) = loop {
         let left = args.timeout.saturating_sub(asked.elapsed());
-        let control = reach(to, &keys, left.max(LEAST_TIME), &cancel, console)?;
+        let control = reach(to, &key, left.max(LEAST_TIME), &cancel, console)?;
         console.say(format_args!(
             "probing the path to {} for {} s",
             control.peer_addr(),
@@ -91,41 +87,29 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
     Ok(trouble.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
 }
 
-/// Connects to the other end, which may start later, and asks it for a probe. If it has not answered for some
-/// seconds, the user learns what may be wrong.
+/// Connects to the other end, which may start later, and asks it for a probe.
 fn reach(
     to: &HostPort,
-    keys: &Keys,
+    key: &Key,
     patience: Duration,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<Control, Failure> {
-    let options = ConnectionOptions {
+    let options = |limit| ConnectionOptions {
         purpose: Purpose::PROBE,
-        connect_limit: patience,
-        busy_limit: patience,
+        connect_limit: limit,
+        busy_limit: limit,
         // The probe itself finds larger packets.
         largest_mtu: Some(Control::MTU),
         ..ConnectionOptions::default()
     };
-    let (keys, named) = (keys.clone(), to.to_string());
-    let meet = move |connector: &Connector| {
-        let connection = connector.connect(&named, &keys, "")?;
-        Control::open(&connection, patience)
+    let open = move |connection: &Connection| Control::open(connection, patience);
+    let of_connection = |error: &probe::Error| match error {
+        probe::Error::Connection(error) => Some(error.clone()),
+        _ => None,
     };
-    let start = Instant::now();
-    let is_noted = Cell::new(false);
-    let look = || {
-        if start.elapsed() > UNANSWERED && !is_noted.replace(true) {
-            console.say(format_args!(
-                "not connected to UDP {to} after {} s: the other end may not have started, a firewall on the way may \
-                 drop UDP, or the address may be another one; trying until {:.0} s have passed",
-                UNANSWERED.as_secs_f64(),
-                patience.as_secs_f64()
-            ));
-        }
-    };
-    let met = with_connector(&options, meet, cancel, look)?;
+    let waiting = Waiting::new(to.clone(), key, patience).for_program("farwrite probe --listen");
+    let met = waiting.open(options, open, of_connection, (cancel, console))?;
     met.map_err(|error| failure(&format!("connecting to {to}"), &error))
 }
 

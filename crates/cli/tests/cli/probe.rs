@@ -281,7 +281,7 @@ fn what_cannot_be_probed_is_named() {
     assert_refused(&silent, 5, &addr);
     let said = text(&silent.stdout);
     assert!(
-        said.contains("a firewall on the way may drop UDP"),
+        said.contains("do firewalls pass UDP to this port?"),
         "{said}"
     );
     // The other end has another key.
