@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use farwrite_connection::{Connection, Keys, Listener};
 use farwrite_files::PeerKey;
@@ -20,9 +20,6 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::peers::{Peers, SharedPeers};
 use crate::{interrupt, key};
-
-/// How often an end that waits looks whether it has to stop.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// What the user says about it.
 #[derive(Debug, Default)]
@@ -200,7 +197,7 @@ impl Accepting {
         console: &Console,
     ) -> Result<Option<Connection>, Failure> {
         self.look(listener, console);
-        let accepted = listener.accept(LOOK);
+        let accepted = listener.accept(interrupt::LOOK);
         if let Err(error) = refused.look(listener, Instant::now()) {
             audit.note(json!({ "event": "refused", "message": error.to_string() }));
             return Err(error.into());

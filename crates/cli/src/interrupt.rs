@@ -12,6 +12,9 @@ use signal_hook::flag;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::proc::proc_value;
 
+/// The time between two looks of a thread that waits, whether it has to stop.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
 /// Converts the first Ctrl-C to a flag. The second one ends the program at once. A signal that was
 /// ignored when the program started stays ignored: `nohup` does this for hang-ups.
 pub(crate) fn catch() -> Result<Cancel, Failure> {

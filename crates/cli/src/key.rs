@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use farwrite_keys::{Code, Identity, Key, KeyError, Psk, PublicKey};
@@ -17,6 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::accepting::AcceptOptions;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::LOOK;
 use crate::standard::is_ready;
 
 /// The variable that holds the key in text form. Unlike an argument, it is not visible to other
@@ -28,8 +28,6 @@ const CODE_VARIABLE: &str = "FARWRITE_CODE";
 const TERMINAL: &str = "/dev/tty";
 /// The maximum length of a line that the user types.
 const MAX_LINE_BYTES: usize = 1024;
-/// The time between two checks of whether the user cancelled.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// How an end proves who it is that connects.
 #[derive(Debug, Args)]
@@ -211,7 +209,7 @@ fn ask(input: impl AsFd, what: &str, cancel: &Cancel) -> Result<Zeroizing<String
     let mut line = Zeroizing::new(Vec::with_capacity(MAX_LINE_BYTES));
     while line.last() != Some(&b'\n') && line.len() < MAX_LINE_BYTES {
         cancel.check()?;
-        if !is_ready(&input, PollFlags::IN, SLICE).or_exit(Exit::Other, what)? {
+        if !is_ready(&input, PollFlags::IN, LOOK).or_exit(Exit::Other, what)? {
             continue;
         }
         let mut byte = [0];

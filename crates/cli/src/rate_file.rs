@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
 
 use farwrite_transfer::{Event, MaxRate, Observer};
 use farwrite_units::input::read_text;
@@ -16,8 +15,6 @@ use crate::interrupt;
 
 /// Longest file. It holds one rate.
 const MOST_BYTES: u64 = 4096;
-/// How often the thread checks whether a signal has come.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Reads the maximum rate, and reads the file again after each hang-up, on a thread of its own, until the program ends.
 /// From now on, a hang-up does not end the program. A file without a rate then changes nothing, and warns.
@@ -27,7 +24,7 @@ pub(crate) fn follow(file: &Path, console: &Console) -> Result<MaxRate, Failure>
     let (followed, file, console) = (max_rate.clone(), file.to_owned(), console.clone());
     let watch = move || {
         loop {
-            thread::sleep(LOOK);
+            thread::sleep(interrupt::LOOK);
             if !hung_up.swap(false, Ordering::Relaxed) {
                 continue;
             }

@@ -38,7 +38,7 @@ use crate::serving::{Serving, Until};
 use crate::supervisor::Supervisor;
 use crate::trace::{TraceArgs, Tracing};
 use crate::transfer_metrics::{MetricsArgs, Watch};
-use crate::{pipe, probe};
+use crate::{interrupt, pipe};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -310,7 +310,7 @@ fn serve(
     let others = admission.take_others();
     let next = move || -> Result<Option<Connection>, Failure> {
         serving.cancel.check()?;
-        Ok(others.recv_timeout(probe::LOOK).ok())
+        Ok(others.recv_timeout(interrupt::LOOK).ok())
     };
     thread::scope(|scope| {
         let of_thread = &is_over;

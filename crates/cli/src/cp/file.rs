@@ -24,14 +24,12 @@ use super::ssh::{Far, Pipes, Remote};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::files::directory_of;
-use crate::interrupt;
+use crate::interrupt::{self, LOOK};
 use crate::pipe::{Cut, Passed, decode, encode};
 use crate::policy::own_umask;
 use crate::rsh::{self, SessionArgs};
 use crate::standard::{own_input, own_output};
 
-/// How often the near end shows its progress.
-const LOOK: Duration = Duration::from_millis(100);
 /// How long this end may take to say why it failed, after the far end has ended.
 const LAST: Duration = Duration::from_secs(1);
 /// How long the far end may take to end, after this end has failed: it says why through ssh, if that still lives.

@@ -18,14 +18,13 @@ use zeroize::Zeroizing;
 use super::place::{from_home, quoted};
 use super::{FAR_GREETING, FAR_VERSION, Meeting};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::LOOK;
 use crate::standard::is_ready;
 
 /// The most bytes before the greeting, such as those that a shell prints when it starts.
 const MAX_NOISE_BYTES: usize = 64 << 10;
 /// The time for the greeting without --timeout. A person may type a password meanwhile.
 const LOGIN: Duration = Duration::from_secs(300);
-/// The time between two looks at whether the user has cancelled.
-const LOOK: Duration = Duration::from_millis(50);
 /// The time that ssh has to end after a copy.
 const LAST: Duration = Duration::from_secs(5);
 /// Where `--bootstrap` puts the program, below the home directory.

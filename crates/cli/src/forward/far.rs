@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::carry::{AtOnce, carry, prepare};
 use super::opening::{CONNECTED, read_request, refusal};
-use super::{ForwardArgs, LAST_WORDS, LOOK, NAME, OPENING, stream_options};
+use super::{ForwardArgs, LAST_WORDS, NAME, OPENING, stream_options};
 use crate::accepting::Accepting;
 use crate::addresses::address_of;
 use crate::audit::Audit;
@@ -26,6 +26,7 @@ use crate::cp::greet;
 use crate::cp::meeting::Meeting;
 use crate::cp::relay::{Out, Relay};
 use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt;
 use crate::peers::SharedPeers;
 use crate::recv::raise_open_files;
 use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
@@ -182,7 +183,7 @@ impl Service {
                     Ok(Some((_, stream))) => service.answer_apart(&connection, stream),
                     Ok(None) => {}
                     // The connection is over, or one stream of a peer was refused, which knows it.
-                    Err(_) if matches!(connection.wait_ended(LOOK), Ok(None)) => {}
+                    Err(_) if matches!(connection.wait_ended(interrupt::LOOK), Ok(None)) => {}
                     Err(_) => return,
                 }
             }

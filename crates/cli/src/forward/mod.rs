@@ -33,8 +33,6 @@ const NAME: &str = "farwrite-forward-1";
 pub(crate) const MOST_STREAMS: usize = 256;
 /// How long a stream may take to be opened, and then to name its destination.
 const OPENING: Duration = Duration::from_secs(30);
-/// How often an end that waits looks whether it has to stop.
-const LOOK: Duration = Duration::from_millis(50);
 /// How long an end takes to tell the other one that it ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 

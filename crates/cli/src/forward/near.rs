@@ -19,7 +19,7 @@ use farwrite_transfer::{Cancel, SETUP, Waiting};
 use super::carry::{AtOnce, carry, prepare};
 use super::opening::{Answered, request};
 use super::ports::Forward;
-use super::{ForwardArgs, LAST_WORDS, LOOK, MOST_STREAMS, NAME, OPENING, stream_options};
+use super::{ForwardArgs, LAST_WORDS, MOST_STREAMS, NAME, OPENING, stream_options};
 use crate::console::Console;
 use crate::cp::relay::{Out, Relay};
 use crate::cp::ssh::check_host;
@@ -147,7 +147,7 @@ fn forward(
             return Err(interrupted.into());
         }
         is_alive()?;
-        let ended = connection.wait_ended(LOOK);
+        let ended = connection.wait_ended(interrupt::LOOK);
         let ended =
             ended.and_then(|ended| ended.map_or(Ok(()), |why| Err(ConnectionError::Over(why))));
         ended.or_fail("forwarding")?;

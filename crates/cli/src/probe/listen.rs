@@ -16,12 +16,11 @@ use super::{ProbeArgs, failure};
 use crate::accepting::{AcceptOptions, Accepting};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::LOOK;
 use crate::recv::reserve;
 
 /// How long a peer that has connected may take to start a probe.
 const OPENING: Duration = Duration::from_secs(10);
-/// The time between two looks whether the user or the program has ended this.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// Peers that are served at once: one probes, and others wait for a place.
 const PEERS: usize = 16;
 

@@ -20,7 +20,7 @@ use farwrite_probe::{self as probe, Control, Findings, ProbeHooks, ProbeStage};
 use farwrite_transfer::{Cancel, ErrorKind, Waiting};
 
 pub(crate) use args::ProbeArgs;
-pub(crate) use listen::{Answering, LOOK};
+pub(crate) use listen::Answering;
 use report::report;
 
 use crate::console::Console;

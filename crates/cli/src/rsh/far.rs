@@ -24,13 +24,12 @@ use crate::cp::greet;
 use crate::cp::meeting::Meeting;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward;
+use crate::interrupt::LOOK;
 use crate::pipe::{Cut, stream_options};
 use crate::standard::is_ready;
 
 /// The time between the hang-up signal to the command and the end of it by force.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long to wait for a connection or a stream before looking at the other.
-const LOOK: Duration = Duration::from_millis(50);
 /// The longest line of the near end.
 const MAX_LINE_BYTES: usize = 4096;
 
