@@ -65,9 +65,8 @@ fn settings(args: &PerfArgs) -> Result<Vec<Setting>, Failure> {
     };
     let settings: Vec<_> = args.chunk.iter().map(setting).collect();
     for setting in &settings {
-        setting
-            .check(args.test)
-            .map_err(|why| Failure::new(Exit::Usage, why))?;
+        let checked = setting.check(args.test);
+        checked.map_err(|why| Failure::new(Exit::Usage, why))?;
     }
     Ok(settings)
 }
@@ -95,8 +94,7 @@ fn measure(
     for (number, setting) in settings.iter().enumerate() {
         let opened = Opened::new((setting, number), args, connection, &messages, cancel)?;
         if number == 0 {
-            report.mtu = opened.data.mtu(0)?;
-            report.is_sealed = opened.data.is_sealed(0)?;
+            (report.mtu, report.is_sealed) = opened.data.packets()?;
             console.say_all(report.head(setting));
         }
         if settings.len() > 1 {
@@ -155,9 +153,7 @@ fn open(
     tell(messages, &Ask::Open(setting.clone()));
     match hear(messages, cancel, Some(PATIENCE))? {
         Answer::Accepted if !setting.has_device && !setting.has_sockets => {
-            let options = setting
-                .options()
-                .map_err(|why| Failure::new(Exit::Usage, why))?;
+            let options = setting.options()?;
             let mut pairs = Vec::new();
             for index in 0..setting.queue_pairs {
                 let name = format!("{number}.{index}");
@@ -215,8 +211,6 @@ impl Opened {
             Ok(Flow::new(data.queue_pair(index), memory, source))
         });
         let mut flows: Vec<_> = flows.collect::<Result<_, Failure>>()?;
-        let scheme = setting.scheme();
-        let scheme = scheme.map_err(|why| Failure::new(Exit::Usage, why))?.tag();
         let asking = match setting.test {
             Test::WriteLat => {
                 let out = flows.remove(0);
@@ -228,7 +222,7 @@ impl Opened {
                 depth: setting.tx_depth.into(),
             },
         };
-        let client = Shared::new(Client::new(asking, scheme));
+        let client = Shared::new(Client::new(asking, setting.scheme()?));
         data.start(&client)?;
         Ok(Self { client, data })
     }

@@ -1,12 +1,13 @@
 //! What client and server tell each other: lines of JSON over a queue pair of their own.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, SchemeName, Sealing};
-use serde::de::DeserializeOwned;
+use farwrite::{QpConfig, QpOptions, SchemeName, SchemeTag, Sealing};
 use serde::{Deserialize, Serialize};
 
 use super::args::{Connection, MOST_BYTES, Test, name};
+use crate::exit::{Exit, Failure};
 
 /// The name of the queue pair of these lines.
 pub(super) const NAME: &str = "perf";
@@ -96,13 +97,13 @@ pub(super) struct Arrived {
 
 impl Setting {
     /// Checks what a peer has sent.
-    pub(super) fn check(&self, test: Test) -> Result<(), String> {
+    pub(super) fn check(&self, test: Test) -> Result<(), Failure> {
         if self.test != test {
-            return Err(format!(
+            return Err(unfit(format_args!(
                 "the server measures {}, and the client {}: start both with the same test",
                 name(test),
                 name(self.test)
-            ));
+            )));
         }
         let buffers = u64::from(self.queue_pairs) * self.buffers();
         let is_fit = (1..=MOST_QUEUE_PAIRS).contains(&self.queue_pairs)
@@ -110,11 +111,11 @@ impl Setting {
             && (1..=MOST_BYTES).contains(&self.max_bytes)
             && buffers.saturating_mul(self.max_bytes) <= 4 * MOST_BYTES;
         if !is_fit {
-            return Err(format!(
+            return Err(unfit(format_args!(
                 "{} queue pairs, {} messages in flight and messages of {} bytes need too much memory at the \
                  server: {buffers} buffers, which may have 4 GiB together; give a smaller -s, -q or -t",
                 self.queue_pairs, self.tx_depth, self.max_bytes
-            ));
+            )));
         }
         self.options().map(drop)
     }
@@ -127,13 +128,13 @@ impl Setting {
         }
     }
 
-    pub(super) fn scheme(&self) -> Result<SchemeName, String> {
+    pub(super) fn scheme(&self) -> Result<SchemeTag, Failure> {
         let scheme = self.scheme.parse::<SchemeName>();
-        scheme.map_err(|error| error.to_string())
+        scheme.map(SchemeName::tag).map_err(unfit)
     }
 
     /// The options of each queue pair, which are the same at both ends.
-    pub(super) fn options(&self) -> Result<QpOptions, String> {
+    pub(super) fn options(&self) -> Result<QpOptions, Failure> {
         let sdr = QpConfig {
             mtu: self.mtu,
             packets_per_chunk: self.packets_per_chunk,
@@ -144,16 +145,16 @@ impl Setting {
             channels: self.channels,
             ..QpConfig::default()
         };
-        sdr.validate().map_err(|error| error.to_string())?;
+        sdr.validate().map_err(unfit)?;
         if self.max_bytes > sdr.max_message_bytes {
-            return Err(format!(
+            return Err(unfit(format_args!(
                 "a message of {} bytes is too long: with packets of {} bytes, it has at most {}",
                 self.max_bytes, self.mtu, sdr.max_message_bytes
-            ));
+            )));
         }
         Ok(QpOptions {
             sdr,
-            expected_scheme: self.scheme()?.tag(),
+            expected_scheme: self.scheme()?,
             initial_rtt: Duration::from_millis(1),
             max_answers: u32::from(self.tx_depth),
             // RDMA devices do not seal.
@@ -163,11 +164,7 @@ impl Setting {
     }
 }
 
-pub(super) fn encode(line: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(line).expect("memory takes any line")
-}
-
-pub(super) fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(line)
-        .map_err(|error| format!("the other end sent no line of perf: {error}"))
+/// A setting that the two ends cannot have.
+fn unfit(why: impl Display) -> Failure {
+    Failure::new(Exit::Mismatch, why)
 }

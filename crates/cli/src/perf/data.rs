@@ -99,16 +99,13 @@ impl Data {
         }
     }
 
-    /// Payload bytes of a packet of a queue pair.
-    pub(super) fn mtu(&self, index: usize) -> Result<u32, Failure> {
-        let info = call!(self, index, |endpoint, qp| endpoint.qp_info(qp))?;
-        Ok(info.or_exit(Exit::Other, "measuring")?.config.mtu)
-    }
-
-    /// Whether the packets of a queue pair are sealed.
-    pub(super) fn is_sealed(&self, index: usize) -> Result<bool, Failure> {
-        let cipher = call!(self, index, |endpoint, qp| endpoint.cipher(qp))?;
-        Ok(cipher.or_exit(Exit::Other, "measuring")?.is_some())
+    /// Payload bytes of a packet, and whether packets are sealed. All queue pairs have the same.
+    pub(super) fn packets(&self) -> Result<(u32, bool), Failure> {
+        let found = call!(self, 0, |endpoint, qp| {
+            let mtu = endpoint.qp_info(qp).map(|info| info.config.mtu);
+            mtu.and_then(|mtu| Ok((mtu, endpoint.cipher(qp)?.is_some())))
+        })?;
+        found.or_exit(Exit::Other, "measuring")
     }
 
     pub(super) fn register(
@@ -236,8 +233,7 @@ impl Apart {
 
     /// Makes the queue pairs of a setting. Returns what the peer needs to connect to them.
     pub(super) fn create(&mut self, setting: &Setting) -> Result<Vec<Vec<u8>>, Failure> {
-        let options = setting.options();
-        let options = options.map_err(|why| Failure::new(Exit::Usage, why))?;
+        let options = setting.options()?;
         let mut infos = Vec::new();
         for _ in 0..setting.queue_pairs {
             let (qp, info) = self.create_one(options.clone())?;

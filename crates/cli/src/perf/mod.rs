@@ -51,7 +51,7 @@ fn is_alive(connection: &Connection, cancel: &Cancel) -> Result<(), Failure> {
 }
 
 fn tell(messages: &Messages, line: &impl Serialize) {
-    messages.send(control::encode(line));
+    messages.send(serde_json::to_vec(line).expect("memory takes any line"));
 }
 
 /// Waits for a line of the other end, without end if `limit` is `None`.
@@ -73,7 +73,8 @@ fn hear_while<T: DeserializeOwned>(
     let mut waited = Duration::ZERO;
     loop {
         if let Some(line) = messages.receive(SLICE).or_fail("measuring")? {
-            return control::decode(&line).map_err(|why| Failure::new(Exit::Mismatch, why));
+            let line = serde_json::from_slice(&line);
+            return line.or_exit(Exit::Mismatch, "the other end sent no line of perf");
         }
         is_alive(messages.connection(), cancel)?;
         check()?;

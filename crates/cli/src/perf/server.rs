@@ -82,9 +82,8 @@ fn serve(args: &PerfArgs, connection: &Connection, cancel: &Cancel) -> Result<Ar
         sum.add(now.take().map(|measured| measured.end()).transpose()?);
         match ask {
             Ask::Open(setting) => {
-                let checked = setting.check(args.test);
-                let opened = checked
-                    .map_err(|why| Failure::new(Exit::Mismatch, why))
+                let opened = setting
+                    .check(args.test)
                     .and_then(|()| open(&setting, measured, args, connection, &messages, cancel));
                 let data = opened.inspect_err(|failure| {
                     let why = failure.to_string();
@@ -131,14 +130,11 @@ impl Measured {
         let receiver = if setting.test == Test::ReadBw {
             None
         } else {
-            let scheme = setting.scheme();
             let receiver = Shared::new(Receiver {
                 inboxes,
                 // Twice as many as the client keeps in flight, so that none waits for a receive.
                 depth: 2 * usize::from(setting.tx_depth),
-                scheme: scheme
-                    .map_err(|why| Failure::new(Exit::Mismatch, why))?
-                    .tag(),
+                scheme: setting.scheme()?,
                 answers: setting.test == Test::WriteLat,
                 arrived: Arrived::default(),
             });
@@ -208,9 +204,7 @@ fn open(
         };
     }
     tell(messages, &Answer::Accepted);
-    let options = setting
-        .options()
-        .map_err(|why| Failure::new(Exit::Mismatch, why))?;
+    let options = setting.options()?;
     let mut pairs = Vec::new();
     for index in 0..setting.queue_pairs {
         let named = format!("{number}.{index}");
