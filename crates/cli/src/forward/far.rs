@@ -67,7 +67,7 @@ pub(super) fn listen(
     let service = Service {
         allowed: Some(args.allow_forward.clone()),
         peers: accepting.peers().clone(),
-        audit: Some(Arc::clone(&audit)),
+        audit: Arc::clone(&audit),
         options: stream_options(settings.scheme),
     };
     let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
@@ -95,9 +95,8 @@ fn serve_all(
         connections.retain(|connection| connection.ended().is_none());
         if let Err(why) = service.check_room(&connections, &connection) {
             connection.refuse_as_busy(&why);
-            if let Some(audit) = &service.audit {
-                audit.note_busy(connection.peer().name(), &address_of(&connection), &why);
-            }
+            let (name, address) = (connection.peer().name(), address_of(&connection));
+            service.audit.note_busy(name, &address, &why);
             continue;
         }
         let name = connection.peer().name();
@@ -114,6 +113,7 @@ pub(crate) fn run_far(
     settings: &Settings,
     psk: &Psk,
     mut pipe: File,
+    console: &Console,
 ) -> Result<ExitCode, Failure> {
     raise_open_files();
     let listener = listen_anywhere(port, psk, settings)?;
@@ -123,7 +123,7 @@ pub(crate) fn run_far(
         // The near end could log in.
         allowed: None,
         peers: SharedPeers::default(),
-        audit: None,
+        audit: Arc::new(Audit::start(None, console.clone())?),
         options: stream_options(settings.scheme),
     });
     let of_listener = Arc::clone(&service);
@@ -169,7 +169,7 @@ struct Service {
     allowed: Option<Vec<HostPort>>,
     /// Those that may have destinations of their own.
     peers: SharedPeers,
-    audit: Option<Arc<Audit>>,
+    audit: Arc<Audit>,
     options: StreamOptions,
 }
 
@@ -227,15 +227,13 @@ impl Service {
 
     /// Writes a line of the audit log.
     fn note(&self, connection: &Connection, to: &HostPort, refused: Option<&String>) {
-        if let Some(audit) = &self.audit {
-            audit.note(json!({
-                "event": "forward",
-                "peer": connection.peer().name(),
-                "address": address_of(connection),
-                "to": to.to_string(),
-                "message": refused,
-            }));
-        }
+        self.audit.note(json!({
+            "event": "forward",
+            "peer": connection.peer().name(),
+            "address": address_of(connection),
+            "to": to.to_string(),
+            "message": refused,
+        }));
     }
 
     /// # Errors

@@ -69,7 +69,7 @@ pub(crate) fn run_far(
         argument: command,
     };
     let ended = match what.to_str() {
-        Some("forward") => forward::run_far(port, &settings, &psk, pipe),
+        Some("forward") => forward::run_far(port, &settings, &psk, pipe, console),
         _ => serve(port, &task, &settings, &psk, &mut pipe),
     };
     Ok(ended.unwrap_or_else(|failure| {
