@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farwrite_keys::{Identity, Psk};
+use farwrite_keys::Identity;
 use serde_json::json;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::key;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,14 +72,13 @@ fn show_public(identity: &Identity, file: Option<&Path>, console: &Console) -> R
 }
 
 fn make_psk(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
-    let key = Psk::generate().or_exit(Exit::Other, "making a key")?;
+    let key = key::make()?;
     let Some(file) = &args.file else {
         let text = key.to_text();
-        return if console.is_json() {
-            console.json(&json!({ "psk": *text }))
-        } else {
+        return match console.is_json() {
+            true => console.json(&json!({ "psk": *text })),
             // The command must not succeed if the key was not delivered.
-            writeln!(io::stdout(), "{}", &*text).or_exit(Exit::Files, "printing the key")
+            false => writeln!(io::stdout(), "{}", &*text).or_exit(Exit::Files, "printing the key"),
         };
     };
     key.save(file).or_fail("keygen")?;
