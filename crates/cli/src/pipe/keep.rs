@@ -114,10 +114,6 @@ impl Output for StoredStream {
         Ok(bytes.len())
     }
 
-    fn check(&self) -> Result<(), Stopped> {
-        Ok(())
-    }
-
     fn end(self) -> Result<(), Stopped> {
         self.commit().map_err(|error| stopped(&error))
     }

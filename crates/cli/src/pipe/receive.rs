@@ -91,7 +91,9 @@ pub(super) trait Output: Send + 'static {
     fn put(&mut self, bytes: &[u8]) -> Result<usize, Stopped>;
 
     /// Fails if nobody takes bytes any more.
-    fn check(&self) -> Result<(), Stopped>;
+    fn check(&self) -> Result<(), Stopped> {
+        Ok(())
+    }
 
     /// All bytes were written, and their hash agrees.
     fn end(self) -> Result<(), Stopped>;
@@ -135,17 +137,11 @@ pub(super) fn take<T: Output>(
         };
         follow(pipe, gate, console)
     });
-    let verdict = match &ended {
-        Ok(_) => Verdict {
-            kind: Kind::Whole,
-            text: String::new(),
-        },
-        Err(stopped) => Verdict {
-            kind: stopped.kind,
-            text: stopped.failure.to_string(),
-        },
+    let (kind, text) = match &ended {
+        Ok(_) => (Kind::Whole, String::new()),
+        Err(stopped) => (stopped.kind, stopped.failure.to_string()),
     };
-    let is_told = tell(writer, &verdict);
+    let is_told = tell(writer, &Verdict { kind, text });
     connection.finish(LAST_WORDS);
     if ended.is_ok() && !is_told {
         console.warn("the sender may not know that everything has arrived: it was not heard again");
@@ -268,16 +264,15 @@ struct StandardOutput {
 impl Output for StandardOutput {
     fn put(&mut self, bytes: &[u8]) -> Result<usize, Stopped> {
         loop {
-            let error = match self.file.write(bytes) {
-                Ok(0) => ErrorKind::WriteZero.into(),
+            match self.file.write(bytes) {
+                Ok(0) => return Err(unwritten(ErrorKind::WriteZero.into(), self.written)),
                 Ok(length) => {
                     self.written += length as u64;
                     return Ok(length);
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => error,
-            };
-            return Err(unwritten(error, self.written));
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(unwritten(error, self.written)),
+            }
         }
     }
 
