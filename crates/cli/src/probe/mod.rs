@@ -7,7 +7,6 @@ mod report;
 mod show;
 mod trips_picture;
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -24,8 +23,9 @@ pub(crate) use listen::Answering;
 use report::report;
 
 use crate::console::Console;
-use crate::exit::{Exit, Failure, OrExit};
+use crate::exit::{Exit, Failure};
 use crate::files::{self, directory_of};
+use crate::recv::check_directory;
 use crate::{interrupt, key, link_file};
 
 /// The pause after the other end was busy, and the least time to connect after it.
@@ -47,8 +47,9 @@ pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failu
 fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let key = Key::PreShared(key::needed(args.psk_file.as_deref(), &cancel)?);
+    // A place that is wrong is told before the work begins.
     for file in args.save.iter().chain(&args.plot) {
-        check_place(file)?;
+        check_directory(directory_of(file))?;
     }
     let settings = args.settings();
     let hooks = ProbeHooks {
@@ -137,16 +138,6 @@ fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), 
         ));
     }
     Ok(())
-}
-
-/// Checks the place of a file before the work begins.
-fn check_place(file: &Path) -> Result<(), Failure> {
-    let what = format!("the directory of {}", file.display());
-    let metadata = fs::metadata(directory_of(file)).or_exit(Exit::Files, &what)?;
-    match metadata.is_dir() {
-        true => Ok(()),
-        false => Err(Failure::new(Exit::Files, format!("{what}: it is a file"))),
-    }
 }
 
 fn show_progress(console: &Console, event: ProbeStage) {
