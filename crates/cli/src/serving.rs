@@ -17,6 +17,7 @@ use farwrite_transfer::{
 };
 
 use crate::accepting::Accepting;
+use crate::addresses::address_of;
 use crate::audit::Audit;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -172,9 +173,7 @@ impl Serving<'_> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
         let name = match self.accepting.peers().of(connection.peer().proof()) {
             Some(peer) => peer.name,
-            None => connection
-                .peer_addr()
-                .map_or_else(String::new, |addr| addr.to_string()),
+            None => address_of(connection),
         };
         let console = self.console.for_transfer(number, name);
         let serve = || self.serve(connection, place, Until::Interrupted, &console);
@@ -236,8 +235,7 @@ impl Serving<'_> {
         let proof = connection.peer().proof();
         let peer = self.accepting.peers().of(proof);
         if peer.is_none() && matches!(proof, Proof::Identity(_)) {
-            let address = connection.peer_addr().map(|addr| addr.to_string());
-            let address = address.unwrap_or_default();
+            let address = address_of(connection);
             connection.close();
             self.audit.note_refusal(None, &address, &NOT_KNOWN);
             return Err(Failure::new(Exit::Mismatch, NOT_KNOWN));
