@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ExitCode, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use blake3::Hash;
@@ -73,12 +74,12 @@ pub(crate) fn carry(
     let way = started.connection;
     let moving = start(way, started.pipes, direction, (session.scheme, &count))?;
     let mut passing = Passing::new(console, doing);
-    let ended = wait_for_both(moving, started.far, |moved| passing.show(moved), &count);
-    passing.finish(count.load(Ordering::Relaxed));
-    let hash = ended.map_err(|ended| ended.failure(direction))?;
-    let peer = remote.host.to_string_lossy().into_owned();
+    let show = || passing.show(count.load(Ordering::Relaxed));
+    let ended = wait_for_both(&moving, started.far, show, direction);
     let bytes = count.load(Ordering::Relaxed);
-    let passed = Passed::new(peer, bytes, hash, start_time.elapsed());
+    passing.finish(bytes);
+    let peer = remote.host.to_string_lossy().into_owned();
+    let passed = Passed::new(peer, bytes, ended?, start_time.elapsed());
     console.say(passed.line(done));
     if direction == Direction::Write {
         console.json(&passed)?;
@@ -86,54 +87,37 @@ pub(crate) fn carry(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a copy has failed, at each end; `None` at an end that has not failed, or has not said so.
-struct Failed {
-    here: Option<Cut>,
-    there: Option<Failure>,
-}
-
-impl Failed {
-    /// The failure that has caused the other one.
-    fn failure(self, direction: Direction) -> Failure {
-        use Direction::{Read, Write};
-        match (direction, self.here, self.there) {
-            (Read, Some(own @ Cut::Write(_)), _) | (Write, Some(own @ Cut::Read(_)), _) => {
-                own.into()
-            }
-            (_, _, Some(there)) => there,
-            // The path to the other machine has failed, which has not said why.
-            (_, Some(Cut::Read(error) | Cut::Write(error)), None) => {
-                Failure::caused(Exit::Unreachable, "copying", &error)
-            }
-            (_, Some(corrupt @ Cut::Corrupt(_)), None) => corrupt.into(),
-            (_, None, None) => Failure::new(Exit::Other, "the copy has ended without a reason"),
+/// The failure that has caused the other one. `None` is an end that has not failed, or has not said so.
+fn cause(direction: Direction, here: Option<Cut>, there: Option<Failure>) -> Failure {
+    use Direction::{Read, Write};
+    match (direction, here, there) {
+        (Read, Some(own @ Cut::Write(_)), _) | (Write, Some(own @ Cut::Read(_)), _) => own.into(),
+        (_, _, Some(there)) => there,
+        // The path to the other machine has failed, which has not said why.
+        (_, Some(Cut::Read(error) | Cut::Write(error)), None) => {
+            Failure::caused(Exit::Unreachable, "copying", &error)
         }
+        (_, Some(corrupt @ Cut::Corrupt(_)), None) => corrupt.into(),
+        (_, None, None) => Failure::new(Exit::Other, "the copy has ended without a reason"),
     }
 }
 
 /// Waits until both ends have ended. If this end fails, the other one has a limited time: the whole path may be gone.
 fn wait_for_both(
-    moving: Moving,
+    moving: &Receiver<Here>,
     mut far: Far,
-    mut show: impl FnMut(u64),
-    count: &AtomicU64,
-) -> Result<Hash, Failed> {
-    let join = |moving: Moving| {
-        let moved = moving.join();
-        moved.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    };
-    let mut moving = Some(moving);
-    // This end has ended, at this time. It keeps the pipe to the far end, which may still say why.
-    let mut moved = None;
+    mut show: impl FnMut(),
+    direction: Direction,
+) -> Result<Hash, Failure> {
+    // How this end has ended, and when. It keeps the pipe to the far end, which may still say why.
+    let mut here = None;
     let status = loop {
-        show(count.load(Ordering::Relaxed));
+        show();
         if let Some(status) = far.ended() {
             break Some(status);
         }
-        if let Some(ended) = moving.take_if(|moving| moving.is_finished()) {
-            moved = Some((join(ended), Instant::now()));
-        }
-        if let Some((here, since)) = &moved
+        here = here.or_else(|| Some((moving.try_recv().ok()?, Instant::now())));
+        if let Some((here, since)) = &here
             && (here.moved.is_err() || here.lost.is_some())
             && since.elapsed() >= FAR_LAST
         {
@@ -144,33 +128,25 @@ fn wait_for_both(
     };
     let is_ended = status.is_some();
     let there = status.and_then(|status| check(status).err());
-    // If the far end has ended because this end failed, the reason is about to come.
-    let far_end_time = Instant::now();
-    let is_moving = |moving: &Option<Moving>| moving.as_ref().is_some_and(|it| !it.is_finished());
-    while there.is_some() && is_moving(&moving) && far_end_time.elapsed() < LAST {
-        thread::sleep(Duration::from_millis(5));
-    }
-    // Without the far end, this end may wait for its input for ever.
-    if there.is_some() && is_moving(&moving) {
-        return Err(Failed { here: None, there });
-    }
-    let here = match (moved, moving) {
-        (Some((here, _)), _) => here,
-        (None, Some(moving)) => join(moving),
-        (None, None) => return Err(Failed { here: None, there }),
+    let here = match (here, &there) {
+        (Some((here, _)), _) => Some(here),
+        // If the far end has ended because this end failed, the reason is about to come. But this end may wait for its
+        // input for ever.
+        (None, Some(_)) => moving.recv_timeout(LAST).ok(),
+        (None, None) => moving.recv().ok(),
     };
-    match (here.moved, there) {
+    let (moved, lost) = match here {
+        Some(here) => (here.moved.map_err(Some), here.lost),
+        None => (Err(None), None),
+    };
+    match (moved, there) {
         // The far end has verified the bytes, whatever became of the connection then.
         (Ok(hash), None) if is_ended => Ok(hash),
         (Ok(_), there) => {
-            let lost = here.lost.map(|why| Failure::of("copying", &why));
-            let there = there.or(lost);
-            Err(Failed { here: None, there })
+            let lost = lost.map(|why| Failure::of("copying", &why));
+            Err(cause(direction, None, there.or(lost)))
         }
-        (Err(moved), there) => Err(Failed {
-            here: Some(moved),
-            there,
-        }),
+        (Err(cut), there) => Err(cause(direction, cut, there)),
     }
 }
 
@@ -183,22 +159,20 @@ struct Here {
     _input: Option<ChildStdin>,
 }
 
-type Moving = JoinHandle<Here>;
-
-/// Moves the bytes on a thread of its own, which may block for ever.
+/// Moves the bytes on a thread of its own, which may block for ever. Returns where it tells how it has ended.
 fn start(
     way: Option<Connection>,
     (mut input, mut output): Pipes,
     direction: Direction,
     (scheme, count): (SchemeSetting, &Arc<AtomicU64>),
-) -> Result<Moving, Failure> {
+) -> Result<Receiver<Here>, Failure> {
     let count = Arc::clone(count);
     let (mut stdin, mut stdout) = (own_input()?, own_output()?);
-    Ok(match way {
+    let (tell, told) = channel();
+    match way {
         Some(connection) => {
             let (mut reader, mut writer) = rsh::open(&connection, scheme)?.split();
             thread::spawn(move || {
-                let _connection = connection;
                 let (moved, lost) = match direction {
                     Direction::Write => send(&mut stdin, &mut writer, &count),
                     Direction::Read => {
@@ -209,25 +183,29 @@ fn start(
                 // If nobody reads the output, the other end is not needed any more. If the other end takes no more
                 // input, it is about to say why.
                 let is_unread = direction == Direction::Read && matches!(moved, Err(Cut::Write(_)));
-                Here {
+                drop(connection);
+                let _ = tell.send(Here {
                     moved,
                     lost,
                     _input: Some(input).filter(|_| !is_unread),
-                }
-            })
+                });
+            });
         }
-        None => thread::spawn(move || {
-            let moved = match direction {
-                Direction::Write => encode(&mut stdin, &mut input, &count),
-                Direction::Read => decode(&mut output, &mut stdout, &count),
-            };
-            Here {
-                moved,
-                lost: None,
-                _input: None,
-            }
-        }),
-    })
+        None => {
+            thread::spawn(move || {
+                let moved = match direction {
+                    Direction::Write => encode(&mut stdin, &mut input, &count),
+                    Direction::Read => decode(&mut output, &mut stdout, &count),
+                };
+                let _ = tell.send(Here {
+                    moved,
+                    lost: None,
+                    _input: None,
+                });
+            });
+        }
+    }
+    Ok(told)
 }
 
 /// Sends the standard input. The far end must not take a part for the whole. Returns also why it is not known that
