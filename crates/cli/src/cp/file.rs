@@ -21,7 +21,7 @@ use farwrite_transfer::Cancel;
 use rustix::fs::fsync;
 use tempfile::{Builder, NamedTempFile};
 
-use super::ssh::{Far, Pipes, Remote};
+use super::ssh::{Far, Pipes, RemoteArgs};
 use crate::console::{Console, Passing};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::files::directory_of;
@@ -60,7 +60,7 @@ impl Direction {
 /// Carries the standard input to a file of the other machine, or such a file to the standard output. Returns
 /// the exit code.
 pub(crate) fn carry(
-    (remote, path): (&Remote<'_>, &OsStr),
+    (remote, host, path): (&RemoteArgs, &OsStr, &OsStr),
     direction: Direction,
     session: &SessionArgs,
     console: &Console,
@@ -69,7 +69,7 @@ pub(crate) fn carry(
     let [far_does, doing, done] = direction.words();
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
-    let started = rsh::start(remote, (far_does, path), session, &cancel, console)?;
+    let started = rsh::start((remote, host), (far_does, path), session, &cancel, console)?;
     let count = Arc::<AtomicU64>::default();
     let way = started.connection;
     let moving = start(way, started.pipes, direction, (session.scheme, &count))?;
@@ -78,7 +78,7 @@ pub(crate) fn carry(
     let ended = wait_for_both(&moving, started.far, show, direction);
     let bytes = count.load(Ordering::Relaxed);
     passing.finish(bytes);
-    let peer = remote.host.to_string_lossy().into_owned();
+    let peer = host.to_string_lossy().into_owned();
     let passed = Passed::new(peer, bytes, ended?, start_time.elapsed());
     console.say(passed.line(done));
     if direction == Direction::Write {

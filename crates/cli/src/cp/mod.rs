@@ -209,7 +209,6 @@ impl CpArgs {
         (host, path, direction): PipeEnd,
         console: &Console,
     ) -> Result<ExitCode, Failure> {
-        check_host(&host)?;
         let unfit = self.tree.given();
         let unfit = unfit.or(self.memory.as_ref().map(|_| "--memory"));
         let unfit = unfit.or(self.umask.as_ref().map(|_| "--umask"));
@@ -225,7 +224,7 @@ impl CpArgs {
             timeout: self.patience()?,
         };
         let path = from_home(&path);
-        let remote = (&self.remote.remote(&host), path.as_os_str());
+        let remote = (&self.remote, &*host, &*path);
         file::carry(remote, direction, &session, console)
     }
 
@@ -277,8 +276,7 @@ impl CpArgs {
         words.extend(["--dir".into(), from_home(&directory)]);
         let (far, greeting, (input, output)) =
             self.remote
-                .remote(host)
-                .start(&words, (&psk, None), self.patience()?, &cancel)?;
+                .start(host, &words, (&psk, None), self.patience()?, &cancel)?;
         let (meeting, out) = (greeting.parse::<Meeting>()?, Out::new(input));
         let enter = || {
             let (relay, at) = Relay::enter(out.clone(), meeting.port)?;
@@ -337,8 +335,7 @@ impl CpArgs {
         let known = (&psk, Some(&meeting));
         let (far, _, (input, output)) =
             self.remote
-                .remote(host)
-                .start(&words, known, self.patience()?, &cancel)?;
+                .start(host, &words, known, self.patience()?, &cancel)?;
         let out = Out::new(input);
         let relay = Relay::exit(out.clone(), meeting.port);
         let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;

@@ -30,12 +30,6 @@ const LAST: Duration = Duration::from_secs(5);
 /// Where `--bootstrap` puts the program, below the home directory.
 const BOOTSTRAP: &str = concat!(".cache/farwrite/farwrite-", env!("CARGO_PKG_VERSION"));
 
-/// The other machine, and how it is reached.
-pub(crate) struct Remote<'a> {
-    pub(crate) host: &'a OsStr,
-    args: &'a RemoteArgs,
-}
-
 /// The options that say how the other machine is reached.
 #[derive(Debug, Args)]
 pub(crate) struct RemoteArgs {
@@ -48,13 +42,6 @@ pub(crate) struct RemoteArgs {
     /// Copy this program to ~/.cache/farwrite of the other machine first, and use it
     #[arg(long)]
     bootstrap: bool,
-}
-
-impl RemoteArgs {
-    /// The machine with this name, with the user before it if there is one.
-    pub(crate) fn remote<'a>(&'a self, host: &'a OsStr) -> Remote<'a> {
-        Remote { host, args: self }
-    }
 }
 
 /// Refuses a name that ssh would take for an option.
@@ -75,20 +62,21 @@ pub(crate) struct Far {
 /// The standard input and output of the program.
 pub(crate) type Pipes = (ChildStdin, BufReader<ChildStdout>);
 
-impl Remote<'_> {
-    /// Runs `farwrite far WORDS...` there, and gives it the key and what else it must know. Waits for its greeting, at
-    /// most for `timeout`, and returns the rest of the line of that.
+impl RemoteArgs {
+    /// Runs `farwrite far WORDS...` at a machine, which can have the user before its name. Gives the program the key and
+    /// what else it must know, waits for its greeting, at most for `timeout`, and returns the rest of that line.
     pub(crate) fn start(
         &self,
+        host: &OsStr,
         words: &[OsString],
         (psk, meeting): (&Psk, Option<&Meeting>),
         timeout: Option<Duration>,
         cancel: &Cancel,
     ) -> Result<(Far, String, Pipes), Failure> {
-        let mut line: OsString = if self.args.bootstrap {
-            self.copy_program(cancel)?;
+        let mut line: OsString = if self.bootstrap {
+            self.copy_program(host, cancel)?;
             BOOTSTRAP.into()
-        } else if let Some(path) = &self.args.far_program {
+        } else if let Some(path) = &self.far_program {
             quoted(&from_home(path))
         } else {
             "farwrite".into()
@@ -97,7 +85,7 @@ impl Remote<'_> {
             line.push(" ");
             line.push(quoted(word));
         }
-        let mut child = self.command(&line, Stdio::piped())?;
+        let mut child = self.command(host, &line, Stdio::piped())?;
         let missing = || Failure::new(Exit::Other, "ssh has no standard input or output");
         let mut input = child.stdin.take().ok_or_else(missing)?;
         let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
@@ -107,7 +95,7 @@ impl Remote<'_> {
         }
         // If ssh has failed, its exit status says more than the broken pipe.
         let _ = input.write_all(head.as_bytes());
-        let name = self.host.to_string_lossy().into_owned();
+        let name = host.to_string_lossy().into_owned();
         let mut far = Far { child, name };
         match far.greeting((input, output), timeout.unwrap_or(LOGIN), cancel) {
             Ok((rest, pipes)) => Ok((far, rest, pipes)),
@@ -119,11 +107,11 @@ impl Remote<'_> {
         }
     }
 
-    fn command(&self, line: &OsStr, output: Stdio) -> Result<Child, Failure> {
-        let mut words = self.args.rsh.split_whitespace();
+    fn command(&self, host: &OsStr, line: &OsStr, output: Stdio) -> Result<Child, Failure> {
+        let mut words = self.rsh.split_whitespace();
         let shell = words.next().unwrap_or("ssh");
         let mut command = Command::new(shell);
-        command.args(words).arg(self.host).arg(line);
+        command.args(words).arg(host).arg(line);
         command.stdin(Stdio::piped()).stdout(output);
         command
             .spawn()
@@ -132,13 +120,13 @@ impl Remote<'_> {
 
     /// Copies this program into the cache directory of the user there. It must be able to run there: the
     /// static program of a release can.
-    fn copy_program(&self, cancel: &Cancel) -> Result<(), Failure> {
+    fn copy_program(&self, host: &OsStr, cancel: &Cancel) -> Result<(), Failure> {
         let what = "copying this program to the other machine";
         let mut own = File::open("/proc/self/exe").or_exit(Exit::Files, what)?;
         let bytes = own.metadata().or_exit(Exit::Files, what)?.len();
         let mut line = OsString::from("exec sh -c ");
         line.push(quoted(OsStr::new(&keep_program(bytes))));
-        let mut child = self.command(&line, Stdio::null())?;
+        let mut child = self.command(host, &line, Stdio::null())?;
         let input = child.stdin.take();
         let mut input = input.ok_or_else(|| Failure::new(Exit::Other, "ssh has no input"))?;
         let copying = thread::spawn(move || io::copy(&mut own, &mut input));
@@ -157,7 +145,7 @@ impl Remote<'_> {
         let copied = copied.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (copied, status.code()) {
             (Ok(_), Some(0)) => Ok(()),
-            (_, Some(255)) => Err(why_it_ended(&self.host.to_string_lossy(), Some(255))),
+            (_, Some(255)) => Err(why_it_ended(&host.to_string_lossy(), Some(255))),
             // If the other end has failed, its status says more than the broken pipe.
             (Err(error), Some(0)) => Err(error).or_exit(Exit::Unreachable, what),
             _ => Err(Failure::new(Exit::Unreachable, format!("{what}: {status}"))),

@@ -29,7 +29,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt;
 use crate::peers::SharedPeers;
 use crate::recv::raise_open_files;
-use crate::rsh::{Settings, dial, line, listen as listen_anywhere};
+use crate::rsh::{SessionArgs, dial, line, listen as listen_anywhere};
 
 /// The most near ends at a time.
 const MOST_CONNECTIONS: usize = 32;
@@ -50,10 +50,9 @@ pub(super) fn listen(
         return Err(Failure::new(Exit::Usage, what));
     }
     let (accepting, cancel) = Accepting::prepare(&args.key.accepts(false), console)?;
-    let settings = args.session.settings();
     let options = ConnectionOptions {
         serves: vec![Purpose::FORWARD],
-        ..settings.connection(OPENING)
+        ..args.session.connection(OPENING)
     };
     let listener = Listener::bind(addr, &accepting.keys(), &options);
     let listener = listener.or_fail("listening")?;
@@ -68,7 +67,7 @@ pub(super) fn listen(
         allowed: Some(args.allow_forward.clone()),
         peers: accepting.peers().clone(),
         audit: Arc::clone(&audit),
-        options: stream_options(settings.scheme),
+        options: stream_options(args.session.scheme),
     };
     let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
     let next = || accepting.next(&listener, (&mut refused, &audit), console);
@@ -109,14 +108,13 @@ fn serve_all(
 
 /// Serves the near end that has started this program through ssh (P14.6).
 pub(crate) fn run_far(
-    port: u16,
-    settings: &Settings,
+    session: &SessionArgs,
     psk: &Psk,
     mut pipe: File,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
     raise_open_files();
-    let listener = listen_anywhere(port, psk, settings)?;
+    let listener = listen_anywhere(session.port, psk, session)?;
     let local = listener.bound_addr();
     greet(&mut pipe, Some(&Meeting::of_far(local)))?;
     let service = Arc::new(Service {
@@ -124,7 +122,7 @@ pub(crate) fn run_far(
         allowed: None,
         peers: SharedPeers::default(),
         audit: Arc::new(Audit::start(None, console.clone())?),
-        options: stream_options(settings.scheme),
+        options: stream_options(session.scheme),
     });
     let of_listener = Arc::clone(&service);
     thread::spawn(move || {
@@ -142,7 +140,7 @@ pub(crate) fn run_far(
             ("udp", _) => {}
             ("dial", meeting) => {
                 // The near end may have given up meanwhile, and says so.
-                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings) {
+                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, session) {
                     service.serve_apart(connection);
                 }
             }

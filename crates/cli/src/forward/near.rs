@@ -13,7 +13,7 @@ use farwrite_connection::{
     Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect_any,
 };
 use farwrite_keys::{HostPort, Key};
-use farwrite_stream::{ConnectionExt, StreamOptions};
+use farwrite_stream::{ConnectionExt, SchemeSetting, StreamOptions};
 use farwrite_transfer::{Cancel, SETUP, Waiting};
 
 use super::carry::{AtOnce, carry, prepare};
@@ -22,10 +22,9 @@ use super::ports::Forward;
 use super::{ForwardArgs, LAST_WORDS, MOST_STREAMS, NAME, OPENING, stream_options};
 use crate::console::Console;
 use crate::cp::relay::{Out, Relay};
-use crate::cp::ssh::check_host;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt;
-use crate::rsh::{Settings, start};
+use crate::rsh::{SessionArgs, start};
 
 /// How long to wait before the next connection of a program if there was no descriptor for the last one.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -38,12 +37,12 @@ pub(super) fn run(args: &ForwardArgs, console: &Console) -> Result<ExitCode, Fai
     let listen = |forward| Ok((forward, listen(forward)?));
     let ports = args.forwards.iter().map(listen);
     let ports = ports.collect::<Result<Ports<'_>, Failure>>()?;
-    let settings = args.session.settings();
     match (&args.to, &args.host) {
         (Some(to), _) => {
             let key = args.key.connecting.key(&cancel)?;
-            let connection = reach(to, &key, &settings, &cancel, console)?;
-            forward(ports, &connection, &settings, &cancel, console, || Ok(()))
+            let connection = reach(to, &key, &args.session, &cancel, console)?;
+            let scheme = args.session.scheme;
+            forward(ports, &connection, scheme, &cancel, console, || Ok(()))
         }
         (None, Some(host)) => through_ssh(args, host, ports, &cancel, console),
         (None, None) => Err(Failure::new(Exit::Usage, "name the other machine")),
@@ -59,16 +58,16 @@ fn listen(forward: &Forward) -> Result<TcpListener, Failure> {
 fn reach(
     to: &HostPort,
     key: &Key,
-    settings: &Settings,
+    session: &SessionArgs,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<Connection, Failure> {
     let options = |limit| ConnectionOptions {
         purpose: Purpose::FORWARD,
-        ..settings.connection(limit)
+        ..session.connection(limit)
     };
     let open = |connection: &Connection| Ok::<_, ConnectionError>(connection.clone());
-    let waiting = Waiting::new(to.clone(), key, settings.timeout);
+    let waiting = Waiting::new(to.clone(), key, session.patience());
     let waiting = waiting.for_program("farwrite forward --listen");
     let connected = waiting.open(
         options,
@@ -87,10 +86,8 @@ fn through_ssh(
     cancel: &Cancel,
     console: &Console,
 ) -> Result<ExitCode, Failure> {
-    check_host(host)?;
-    let settings = args.session.settings();
-    let (remote, what) = (args.remote.remote(host), ("forward", OsStr::new("")));
-    let started = start(&remote, what, &args.session, cancel, console)?;
+    let (session, what) = (&args.session, ("forward", OsStr::new("")));
+    let started = start((&args.remote, host), what, session, cancel, console)?;
     let (mut far, (input, output)) = (started.far, started.pipes);
     // The other end ends when its input does, which this end holds as long as it forwards.
     let (connection, _held) = match started.connection {
@@ -102,7 +99,7 @@ fn through_ssh(
                 let _ = relay.read(output);
                 relay.close();
             });
-            let (keys, options) = (Keys::of_psk(&started.psk), settings.connection(SETUP));
+            let (keys, options) = (Keys::of_psk(&started.psk), session.connection(SETUP));
             let connected =
                 cancel.run(move || connect_any(&[at], &keys, "the other end", &options))?;
             (connected.or_fail("connecting through ssh")?, None)
@@ -114,7 +111,14 @@ fn through_ssh(
         cancel.check()?;
         ended.map_or(Ok(()), Err)
     };
-    let forwarded = forward(ports, &connection, &settings, cancel, console, is_alive);
+    let forwarded = forward(
+        ports,
+        &connection,
+        session.scheme,
+        cancel,
+        console,
+        is_alive,
+    );
     far.kill();
     forwarded
 }
@@ -123,7 +127,7 @@ fn through_ssh(
 fn forward(
     ports: Ports<'_>,
     connection: &Connection,
-    settings: &Settings,
+    scheme: SchemeSetting,
     cancel: &Cancel,
     console: &Console,
     mut is_alive: impl FnMut() -> Result<(), Failure>,
@@ -135,7 +139,7 @@ fn forward(
         let port = Port {
             destination: forward.destination.clone(),
             connection: connection.clone(),
-            options: stream_options(settings.scheme),
+            options: stream_options(scheme),
             places: Arc::clone(&places),
             console: console.clone(),
         };

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use farwrite_connection::{Connection, Listener};
 use farwrite_keys::Psk;
-use farwrite_stream::{ConnectionExt, ReadHalf, Stream, WriteHalf};
+use farwrite_stream::{ConnectionExt, ReadHalf, SchemeSetting, Stream, WriteHalf};
 use farwrite_units::parse::parse_timeout;
 use rustix::event::PollFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::way::{dial, listen};
-use super::{FAILED, NAME, OPENING, Settings, drain, feed};
+use super::{FAILED, NAME, OPENING, SessionArgs, drain, feed};
 use crate::console::Console;
 use crate::cp::greet;
 use crate::cp::meeting::Meeting;
@@ -34,11 +34,11 @@ const GRACE: Duration = Duration::from_secs(2);
 const MAX_LINE_BYTES: usize = 4096;
 
 /// The arguments of the far end, for [`run_far`].
-pub(super) fn words(what: &str, port: u16, settings: &Settings, command: &OsStr) -> Vec<OsString> {
-    let rate = settings.rate_bps.unwrap_or(0);
-    let timeout = format!("{}ms", settings.timeout.as_millis());
+pub(super) fn words(what: &str, session: &SessionArgs, command: &OsStr) -> Vec<OsString> {
+    let (port, rate) = (session.port, session.rate.unwrap_or(0));
+    let timeout = format!("{}ms", session.patience().as_millis());
     let mut words = vec![what.to_owned(), port.to_string(), rate.to_string()];
-    words.extend([settings.scheme.to_string(), timeout]);
+    words.extend([session.scheme.to_string(), timeout]);
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     words.push(command.into());
     words
@@ -58,19 +58,20 @@ pub(crate) fn run_far(
     };
     let text = |word: &'_ OsString| word.to_str().map(str::to_owned).ok_or_else(usage);
     let rate: u64 = text(rate)?.parse().map_err(|_| usage())?;
-    let settings = Settings {
-        rate_bps: Some(rate).filter(|rate| *rate > 0),
+    let timeout = parse_timeout(&text(timeout)?).map_err(|_| usage())?;
+    let session = SessionArgs {
+        port: text(port)?.parse().map_err(|_| usage())?,
+        rate: Some(rate).filter(|rate| *rate > 0),
         scheme: text(scheme)?.parse().map_err(|_| usage())?,
-        timeout: parse_timeout(&text(timeout)?).map_err(|_| usage())?,
+        timeout: Some(timeout),
     };
-    let port = text(port)?.parse().map_err(|_| usage())?;
     let task = Task {
         what,
         argument: command,
     };
     let ended = match what.to_str() {
-        Some("forward") => forward::run_far(port, &settings, &psk, pipe, console),
-        _ => serve(port, &task, &settings, &psk, &mut pipe),
+        Some("forward") => forward::run_far(&session, &psk, pipe, console),
+        _ => serve(&task, &session, &psk, &mut pipe),
     };
     Ok(ended.unwrap_or_else(|failure| {
         console.fail(&failure);
@@ -87,25 +88,24 @@ struct Task<'a> {
 }
 
 fn serve(
-    port: u16,
     task: &Task<'_>,
-    settings: &Settings,
+    session: &SessionArgs,
     psk: &Psk,
     pipe: &mut File,
 ) -> Result<ExitCode, Failure> {
-    let listener = listen(port, psk, settings)?;
+    let listener = listen(session.port, psk, session)?;
     greet(pipe, Some(&Meeting::of_far(listener.bound_addr())))?;
     loop {
         let line = line()?;
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("udp", _) => {
-                let (_connection, stream) = accepted(&listener, settings)?;
+                let (_connection, stream) = accepted(&listener, session.scheme)?;
                 return over_udp(stream, task);
             }
             ("dial", meeting) => {
                 // The near end may have given up meanwhile. If it opens a stream, it has not.
-                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, settings)
-                    && let Some(stream) = opened(&connection, settings)
+                if let Ok(connection) = dial(&Meeting::told_by_near(meeting)?, psk, session)
+                    && let Some(stream) = opened(&connection, session.scheme)
                 {
                     return over_udp(stream, task);
                 }
@@ -185,8 +185,8 @@ enum Event {
 
 /// Waits for the stream of the near end. The near end may have connected over several addresses, and uses
 /// one of these connections.
-fn accepted(listener: &Listener, settings: &Settings) -> Result<(Connection, Stream), Failure> {
-    let options = stream_options(settings.scheme);
+fn accepted(listener: &Listener, scheme: SchemeSetting) -> Result<(Connection, Stream), Failure> {
+    let options = stream_options(scheme);
     let (start, mut connections) = (Instant::now(), Vec::<Connection>::new());
     while start.elapsed() < OPENING {
         let accepted = listener.accept(LOOK);
@@ -202,8 +202,8 @@ fn accepted(listener: &Listener, settings: &Settings) -> Result<(Connection, Str
 }
 
 /// Waits for the stream of the near end over a connection. `None` if the near end goes another way instead.
-fn opened(connection: &Connection, settings: &Settings) -> Option<Stream> {
-    let options = stream_options(settings.scheme);
+fn opened(connection: &Connection, scheme: SchemeSetting) -> Option<Stream> {
+    let options = stream_options(scheme);
     let start = Instant::now();
     while start.elapsed() < OPENING {
         match connection.accept_stream(Some(NAME), &options, LOOK) {

@@ -18,7 +18,7 @@ use farwrite_transfer::Cancel;
 use farwrite_units::parse::{parse_rate, parse_timeout};
 
 use crate::console::Console;
-use crate::cp::ssh::{RemoteArgs, check_host};
+use crate::cp::ssh::RemoteArgs;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::forward::MOST_STREAMS;
 use crate::pipe::{Cut, PIECE_BYTES, stream_options};
@@ -75,8 +75,8 @@ fn refused(id: &'static str, name: &'static str) -> Arg {
     arg.action(ArgAction::SetTrue).hide(true)
 }
 
-/// What a remote command and a forward have in common.
-#[derive(Debug, Args)]
+/// How both ends of a remote command and of a forward send, which the near end decides.
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SessionArgs {
     /// UDP port of the other machine, where ssh starts its end; without it, any free one
     #[arg(
@@ -99,33 +99,20 @@ pub(crate) struct SessionArgs {
 }
 
 impl SessionArgs {
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            rate_bps: self.rate,
-            scheme: self.scheme,
-            timeout: self.timeout.unwrap_or(TIMEOUT),
-        }
+    /// How long the other end may be silent.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT)
     }
-}
 
-/// How both ends send, which the near end decides.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) rate_bps: Option<u64>,
-    pub(crate) scheme: SchemeSetting,
-    pub(crate) timeout: Duration,
-}
-
-impl Settings {
     pub(crate) fn connection(&self, connect_limit: Duration) -> ConnectionOptions {
         ConnectionOptions {
             connect_limit,
             busy_limit: connect_limit,
-            silence_limit: self.timeout,
+            silence_limit: self.patience(),
             // A forward has one for each TCP connection.
             max_queue_pairs: MOST_STREAMS,
             rate_control: RateControl::Adaptive {
-                max_bps: self.rate_bps,
+                max_bps: self.rate,
                 start: None,
             },
             ..ConnectionOptions::default()
@@ -151,13 +138,12 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
             .into_iter()
             .collect();
     }
-    check_host(&host)?;
     // As ssh does: the shell there splits it again.
     let command = command.join(OsStr::new(" "));
     // Ctrl-C ends this program at once.
     let cancel = Cancel::default();
-    let remote = args.remote.remote(&host);
-    let started = start(&remote, ("rsh", &command), &args.session, &cancel, console)?;
+    let what = ("rsh", &*command);
+    let started = start((&args.remote, &host), what, &args.session, &cancel, console)?;
     let (far, (mut input, mut output)) = (started.far, started.pipes);
     if let Some(connection) = started.connection {
         let stream = open(&connection, args.session.scheme)?;

@@ -10,11 +10,11 @@ use farwrite_connection::{Connection, Error, Keys, Listener, connect_any};
 use farwrite_keys::Psk;
 use farwrite_transfer::Cancel;
 
-use super::{SessionArgs, Settings, words};
+use super::{SessionArgs, words};
 use crate::addresses::at_any;
 use crate::console::Console;
 use crate::cp::meeting::Meeting;
-use crate::cp::ssh::{Far, Pipes, Remote};
+use crate::cp::ssh::{Far, Pipes, RemoteArgs, check_host};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::key;
 
@@ -37,20 +37,21 @@ pub(crate) struct Started {
 /// Starts the program at the other machine, and finds the way to it. The first word says what it does, the second one
 /// with what.
 pub(crate) fn start(
-    remote: &Remote<'_>,
+    (remote, host): (&RemoteArgs, &OsStr),
     (what, argument): (&str, &OsStr),
     session: &SessionArgs,
     cancel: &Cancel,
     console: &Console,
 ) -> Result<Started, Failure> {
-    let (settings, psk) = (session.settings(), key::make()?);
-    let words = words(what, session.port, &settings, argument);
-    let started = remote.start(&words, (&psk, None), session.timeout, cancel);
+    check_host(host)?;
+    let (session, psk) = (*session, key::make()?);
+    let words = words(what, &session, argument);
+    let started = remote.start(host, &words, (&psk, None), session.timeout, cancel);
     let (mut far, greeting, (mut input, output)) = started?;
     let meeting = greeting.parse::<Meeting>()?;
     let (there, of_find) = (meeting.clone(), psk.clone());
     let (found, input) = cancel.run(move || {
-        let found = find(&there, &of_find, &settings, &mut input);
+        let found = find(&there, &of_find, &session, &mut input);
         (found, input)
     })?;
     let found = found.map_err(|failure| far.why_it_ended().unwrap_or(failure))?;
@@ -74,21 +75,21 @@ pub(crate) fn start(
 fn find(
     meeting: &Meeting,
     psk: &Psk,
-    settings: &Settings,
+    session: &SessionArgs,
     input: &mut ChildStdin,
 ) -> Result<Result<Connection, Error>, Failure> {
     let mut tell = |line: &str| {
         let told = input.write_all(line.as_bytes());
         told.or_exit(Exit::Unreachable, "telling the other end through ssh")
     };
-    let why = match dial(meeting, psk, settings) {
+    let why = match dial(meeting, psk, session) {
         Ok(connection) => {
             tell("udp\n")?;
             return Ok(Ok(connection));
         }
         Err(why) => why,
     };
-    if let Ok(listener) = listen(0, psk, settings) {
+    if let Ok(listener) = listen(0, psk, session) {
         let here = Meeting::here(listener.bound_addr(), None);
         tell(&format!("dial {here}\n"))?;
         if let Ok(Some(connection)) = listener.accept(ATTEMPT + ALLOWANCE) {
@@ -100,14 +101,18 @@ fn find(
 }
 
 /// Connects to where the other end listens.
-pub(crate) fn dial(meeting: &Meeting, psk: &Psk, settings: &Settings) -> Result<Connection, Error> {
+pub(crate) fn dial(
+    meeting: &Meeting,
+    psk: &Psk,
+    session: &SessionArgs,
+) -> Result<Connection, Error> {
     let addresses = meeting.socket_addresses();
-    let options = settings.connection(ATTEMPT);
+    let options = session.connection(ATTEMPT);
     connect_any(&addresses, &Keys::of_psk(psk), "the other end", &options)
 }
 
 /// Listens at a UDP port of all addresses.
-pub(crate) fn listen(port: u16, psk: &Psk, settings: &Settings) -> Result<Listener, Failure> {
-    let (keys, options) = (Keys::of_psk(psk), settings.connection(ATTEMPT));
+pub(crate) fn listen(port: u16, psk: &Psk, session: &SessionArgs) -> Result<Listener, Failure> {
+    let (keys, options) = (Keys::of_psk(psk), session.connection(ATTEMPT));
     at_any(port, |addr| Listener::bind(addr, &keys, &options)).or_fail("listening")
 }
