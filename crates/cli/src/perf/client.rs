@@ -184,9 +184,9 @@ fn open(
             };
             setting.mtu = mtu;
             let ours = apart.create(&setting)?;
-            apart.connect(&ends)?;
+            let data = apart.connect(&ends)?;
             tell(messages, &Ask::Connect { ends: ours });
-            Ok(Data::Apart(apart))
+            Ok(data)
         }
         other => Err(unexpected(&other)),
     }
@@ -205,16 +205,16 @@ impl Opened {
             Answer::Opened { regions } => regions,
             other => return Err(unexpected(&other)),
         };
-        let flows = (0..data.count()).map(|index| {
-            let source = regions.get(index).map(|&region| ExposedRegion(region));
-            let memory = data.register(index, setting.max_bytes, 0x5a)?;
-            Ok(Flow::new(data.queue_pair(index), memory, source))
+        let mut sources = regions.into_iter().map(ExposedRegion);
+        let flows = data.pairs.iter().map(|&qp| {
+            let memory = data.register(setting.max_bytes, 0x5a)?;
+            Ok(Flow::new(qp, memory, sources.next()))
         });
         let mut flows: Vec<_> = flows.collect::<Result<_, Failure>>()?;
         let asking = match setting.test {
             Test::WriteLat => {
                 let out = flows.remove(0);
-                let inbox = Inbox::new(out.qp, vec![data.register(0, setting.max_bytes, 0)?]);
+                let inbox = Inbox::new(out.qp, vec![data.register(setting.max_bytes, 0)?]);
                 Asking::PingPong(PingPong::new(inbox, out.memory))
             }
             Test::WriteBw | Test::ReadBw | Test::SendBw => Asking::Load {

@@ -19,14 +19,18 @@ use super::{SLICE, is_alive};
 use crate::exit::{Exit, Failure, OrExit};
 
 /// The queue pairs of a measurement. They end when this is dropped.
-pub(super) enum Data {
-    /// On the endpoint of the connection. Their packets are sealed.
-    Connected {
-        connection: Connection,
-        pairs: Vec<OpenedQueuePair>,
-    },
-    /// On an endpoint of their own. Their packets are sealed unless an end has a device.
-    Apart(Apart),
+pub(super) struct Data {
+    connection: Connection,
+    pub(super) pairs: Vec<QueuePair>,
+    thread: Thread,
+}
+
+/// The thread of the endpoint of queue pairs.
+enum Thread {
+    /// That of the connection, whose packets are sealed. These are open.
+    OfConnection { _pairs: Vec<OpenedQueuePair> },
+    /// That of an [`Apart`], whose packets are sealed unless an end has a device.
+    Apart(ProgressThread<AnyFabric>),
 }
 
 /// What carries the data of an [`Apart`].
@@ -53,18 +57,15 @@ fn reached<T>(called: Result<T, farwrite::Error>) -> Result<T, Failure> {
     called.or_exit(Exit::Unreachable, "measuring")
 }
 
-/// Runs a call with the endpoint and a queue pair of either.
-macro_rules! call {
-    ($data:expr, $index:expr, |$endpoint:ident, $qp:ident| $call:expr) => {
-        match $data {
-            Data::Connected { pairs, .. } => {
-                let called = pairs[$index].call(move |$endpoint, $qp| $call);
-                called.or_fail("measuring")
+/// Runs a call with the thread of either kind.
+macro_rules! on_thread {
+    ($data:expr, |$thread:ident| $call:expr) => {
+        match &$data.thread {
+            Thread::OfConnection { .. } => {
+                let $thread = $data.connection.thread();
+                $call
             }
-            Data::Apart(apart) => {
-                let $qp = apart.pairs[$index];
-                reached(apart.thread.call(move |$endpoint| $call))
-            }
+            Thread::Apart($thread) => $call,
         }
     };
 }
@@ -74,78 +75,57 @@ impl Data {
     pub(super) fn connected(
         args: &PerfArgs,
         connection: &Connection,
-        pairs: Vec<OpenedQueuePair>,
+        opened: Vec<OpenedQueuePair>,
     ) -> Result<Self, Failure> {
         let threads = args.coding_threads;
         let started = connection
             .thread()
             .call(move |endpoint| endpoint.code_on(threads));
         reached(started.and_then(|started| started))?;
-        let connection = connection.clone();
-        Ok(Self::Connected { connection, pairs })
-    }
-
-    pub(super) fn count(&self) -> usize {
-        match self {
-            Self::Connected { pairs, .. } => pairs.len(),
-            Self::Apart(apart) => apart.pairs.len(),
-        }
-    }
-
-    pub(super) fn queue_pair(&self, index: usize) -> QueuePair {
-        match self {
-            Self::Connected { pairs, .. } => pairs[index].queue_pair(),
-            Self::Apart(apart) => apart.pairs[index],
-        }
+        Ok(Self {
+            connection: connection.clone(),
+            pairs: opened.iter().map(OpenedQueuePair::queue_pair).collect(),
+            thread: Thread::OfConnection { _pairs: opened },
+        })
     }
 
     /// Payload bytes of a packet, and whether packets are sealed. All queue pairs have the same.
     pub(super) fn packets(&self) -> Result<(u32, bool), Failure> {
-        let found = call!(self, 0, |endpoint, qp| {
+        let qp = self.pairs[0];
+        let found = on_thread!(self, |thread| thread.call(move |endpoint| {
             let mtu = endpoint.qp_info(qp).map(|info| info.config.mtu);
             mtu.and_then(|mtu| Ok((mtu, endpoint.cipher(qp)?.is_some())))
-        })?;
-        found.or_exit(Exit::Other, "measuring")
+        }));
+        reached(found)?.or_exit(Exit::Other, "measuring")
     }
 
-    pub(super) fn register(
-        &self,
-        index: usize,
-        bytes: u64,
-        fill: u8,
-    ) -> Result<MemoryRegion, Failure> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let region = call!(self, index, |endpoint, _qp| endpoint
-            .register(vec![fill; bytes]))?;
-        region.or_exit(Exit::Other, "making a buffer")
+    pub(super) fn register(&self, bytes: u64, fill: u8) -> Result<MemoryRegion, Failure> {
+        let buffer = vec![fill; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let region = on_thread!(self, |thread| thread
+            .call(move |endpoint| endpoint.register(buffer)));
+        reached(region)?.or_exit(Exit::Other, "making a buffer")
     }
 
-    /// Lets the peer read a region.
+    /// Lets the peer read a region over a queue pair.
     pub(super) fn expose(
         &self,
-        index: usize,
+        qp: QueuePair,
         region: MemoryRegion,
     ) -> Result<ExposedRegion, Failure> {
-        let exposed = call!(self, index, |endpoint, qp| endpoint
-            .expose(qp, region.whole()))?;
-        exposed.or_exit(Exit::Other, "making a buffer")
+        let exposed = on_thread!(self, |thread| thread
+            .call(move |endpoint| endpoint.expose(qp, region.whole())));
+        reached(exposed)?.or_exit(Exit::Other, "making a buffer")
     }
 
     /// Starts work on the thread of the endpoint.
     pub(super) fn start<W: Work + 'static>(&self, work: &Shared<W>) -> Result<(), Failure> {
-        let started = match self {
-            Self::Connected { connection, .. } => connection.thread().add_task(work.task()),
-            Self::Apart(apart) => apart.thread.add_task(work.task()),
-        };
+        let started = on_thread!(self, |thread| thread.add_task(work.task()));
         started.or_exit(Exit::Other, "measuring").map(drop)
     }
 
     /// Makes the work look at what has changed.
     pub(super) fn wake(&self) {
-        match self {
-            Self::Connected { connection, .. } => connection.thread().waker().wake(),
-            Self::Apart(apart) => apart.thread.waker().wake(),
-        }
+        on_thread!(self, |thread| thread.waker().wake());
     }
 
     /// Waits until `check` has a value, which can change with each poll of the endpoint.
@@ -155,26 +135,17 @@ impl Data {
         mut check: impl FnMut() -> Option<Result<T, Failure>>,
     ) -> Result<T, Failure> {
         loop {
-            let (connection, waited) = match self {
-                Self::Connected { connection, .. } => {
-                    (connection, connection.thread().wait(SLICE, &mut check))
-                }
-                Self::Apart(apart) => (&apart.connection, apart.thread.wait(SLICE, &mut check)),
-            };
+            let waited = on_thread!(self, |thread| thread.wait(SLICE, &mut check));
             match reached(waited)? {
                 Some(result) => return result,
-                None => is_alive(connection, cancel)?,
+                None => is_alive(&self.connection, cancel)?,
             }
         }
     }
 
     /// Checks that the fabric has not failed.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        match self {
-            // The connection ends with its endpoint.
-            Self::Connected { .. } => Ok(()),
-            Self::Apart(apart) => reached(apart.thread.call(|_| ())),
-        }
+        reached(on_thread!(self, |thread| thread.call(|_| ())))
     }
 }
 
@@ -255,7 +226,7 @@ impl Apart {
     }
 
     /// Connects all queue pairs to those of the peer.
-    pub(super) fn connect(&self, theirs: &[Vec<u8>]) -> Result<(), Failure> {
+    pub(super) fn connect(self, theirs: &[Vec<u8>]) -> Result<Data, Failure> {
         let mismatch = |why: &dyn std::fmt::Display| {
             Failure::new(Exit::Mismatch, format_args!("the other end: {why}"))
         };
@@ -288,6 +259,10 @@ impl Apart {
                 .and_then(|connected| connected)
                 .or_exit(Exit::Unreachable, "connecting")?;
         }
-        Ok(())
+        Ok(Data {
+            connection: self.connection,
+            pairs: self.pairs,
+            thread: Thread::Apart(self.thread),
+        })
     }
 }

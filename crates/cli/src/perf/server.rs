@@ -118,14 +118,14 @@ impl Measured {
     /// Posts the buffers for the messages of the client, and sends the client the answer that they are ready.
     fn begin(setting: &Setting, data: Data, messages: &Messages) -> Result<Self, Failure> {
         let (mut inboxes, mut regions) = (Vec::new(), Vec::new());
-        for index in 0..data.count() {
+        for &qp in &data.pairs {
             let buffers = (0..setting.buffers())
-                .map(|_| data.register(index, setting.max_bytes, 0))
+                .map(|_| data.register(setting.max_bytes, 0))
                 .collect::<Result<Vec<_>, _>>()?;
             if setting.test == Test::ReadBw {
-                regions.push(data.expose(index, buffers[0])?.0);
+                regions.push(data.expose(qp, buffers[0])?.0);
             }
-            inboxes.push(Inbox::new(data.queue_pair(index), buffers));
+            inboxes.push(Inbox::new(qp, buffers));
         }
         let receiver = if setting.test == Test::ReadBw {
             None
@@ -196,7 +196,7 @@ fn open(
         };
         tell(messages, &answer);
         return match hear(messages, cancel, Some(PATIENCE))? {
-            Ask::Connect { ends } => apart.connect(&ends).map(|()| Data::Apart(apart)),
+            Ask::Connect { ends } => apart.connect(&ends),
             _ => {
                 let what = "the client connects no queue pairs";
                 Err(Failure::new(Exit::Mismatch, what))
