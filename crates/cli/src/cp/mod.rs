@@ -126,75 +126,59 @@ pub(crate) fn run(args: &CpArgs, console: &Console) -> Result<ExitCode, Failure>
         return Err(Failure::new(Exit::Usage, what));
     }
     let sources: Vec<_> = sources.iter().map(|source| Place::of(source)).collect();
-    let remotes = sources.iter().filter_map(|source| match source {
-        Place::There { host, path } => Some((host, path.clone())),
-        Place::Here(_) => None,
-    });
-    let remotes: Vec<_> = remotes.collect();
-    let usage = |what: &str| Failure::new(Exit::Usage, what);
     let place = Place::of(destination);
     if let Some(pipe) = pipe(&sources, &place) {
         return args.pipe(pipe?, console);
     }
-    for place in sources.iter().chain([&place]) {
-        if let Place::There { host, path } = place {
-            check_host(host)?;
-            if let Some(what) = place::taken_literally(path) {
-                let path = path.display();
-                console.warn(format_args!("{path}: {what}"));
-            }
+    for Place { host, path } in sources.iter().chain([&place]) {
+        let Some(host) = host else { continue };
+        check_host(host)?;
+        if let Some(what) = place::taken_literally(path) {
+            let path = path.display();
+            console.warn(format_args!("{path}: {what}"));
         }
     }
-    match place {
-        Place::There { host, path } if remotes.is_empty() => {
-            args.send(&host, path, &args.paths[..sources.len()], console)
+    let hosts = sources.iter().filter_map(|source| source.host.as_ref());
+    let hosts: Vec<_> = hosts.collect();
+    let are_all_there = hosts.len() == sources.len();
+    let what = match (&place.host, &hosts[..]) {
+        (Some(host), []) => {
+            return args.send(host, &place.path, &args.paths[..sources.len()], console);
         }
-        Place::Here(path) if remotes.len() == sources.len() => {
-            let host = remotes[0].0;
-            if remotes.iter().any(|remote| remote.0 != host) {
-                return Err(usage(
-                    "the sources are on several machines: copy from one at a time",
-                ));
-            }
-            let paths = remotes.iter().map(|remote| remote.1.clone()).collect();
-            args.receive(host, paths, path.into_os_string(), console)
+        (None, [host, others @ ..]) if are_all_there && others.iter().all(|it| it == host) => {
+            let paths = sources.iter().map(|source| source.path.clone()).collect();
+            return args.receive(host, paths, place.path, console);
         }
-        Place::Here(_) if remotes.is_empty() => Err(usage(
-            "no path is on another machine; name one as HOST:PATH, or use cp",
-        )),
-        Place::There { .. } if remotes.len() == sources.len() => Err(usage(
-            "all paths are on other machines: run this at the machine with the files, as in ssh HOST farwrite cp ...",
-        )),
-        _ => Err(usage(
-            "either the destination or all sources must be on another machine, and not both",
-        )),
-    }
+        (None, []) => "no path is on another machine; name one as HOST:PATH, or use cp",
+        (None, _) if are_all_there => {
+            "the sources are on several machines: copy from one at a time"
+        }
+        (Some(_), _) if are_all_there => {
+            "all paths are on other machines: run this at the machine with the files, as in ssh HOST farwrite cp ..."
+        }
+        _ => "either the destination or all sources must be on another machine, and not both",
+    };
+    Err(Failure::new(Exit::Usage, what))
 }
 
 /// A file of another machine, and what happens to it.
-type PipeEnd = (OsString, OsString, Direction);
+type PipeEnd<'a> = (&'a OsStr, &'a OsStr, Direction);
 
 /// The other end of a pipe, if `-` is the source or the destination.
-fn pipe(sources: &[Place], destination: &Place) -> Option<Result<PipeEnd, Failure>> {
-    let is_pipe = |place: &Place| matches!(place, Place::Here(path) if path.as_os_str() == "-");
-    let all = sources.iter().chain([destination]);
-    if !all.clone().any(is_pipe) {
-        return None;
-    }
-    let end = match (sources, destination) {
-        ([source], Place::There { host, path }) if is_pipe(source) => {
-            Ok((host.clone(), path.clone(), Direction::Write))
-        }
-        ([Place::There { host, path }], _) if is_pipe(destination) => {
-            Ok((host.clone(), path.clone(), Direction::Read))
-        }
-        _ => {
-            let what = "`-` means the standard input or output, and the other path must name one file of another \
-                        machine: `- HOST:FILE` or `HOST:FILE -`; for a file named `-`, write ./-";
-            Err(Failure::new(Exit::Usage, what))
-        }
+fn pipe<'a>(sources: &'a [Place], destination: &'a Place) -> Option<Result<PipeEnd<'a>, Failure>> {
+    let is_pipe = |place: &Place| place.host.is_none() && place.path == "-";
+    let (other, direction) = match sources {
+        [source] if is_pipe(source) => (Some(destination), Direction::Write),
+        [source] if is_pipe(destination) => (Some(source), Direction::Read),
+        _ if sources.iter().chain([destination]).any(is_pipe) => (None, Direction::Read),
+        _ => return None,
     };
-    Some(end)
+    let end = other.and_then(|place| Some((place.host.as_deref()?, &*place.path, direction)));
+    Some(end.ok_or_else(|| {
+        let what = "`-` means the standard input or output, and the other path must name one file of another \
+                    machine: `- HOST:FILE` or `HOST:FILE -`; for a file named `-`, write ./-";
+        Failure::new(Exit::Usage, what)
+    }))
 }
 
 impl CpArgs {
@@ -206,7 +190,7 @@ impl CpArgs {
     /// Copies the standard input to a file of another machine, or such a file to the standard output.
     fn pipe(
         &self,
-        (host, path, direction): PipeEnd,
+        (host, path, direction): PipeEnd<'_>,
         console: &Console,
     ) -> Result<ExitCode, Failure> {
         let unfit = self.tree.given();
@@ -223,8 +207,8 @@ impl CpArgs {
                 .unwrap_or(SchemeSetting::Auto),
             timeout: self.patience()?,
         };
-        let path = from_home(&path);
-        let remote = (&self.remote, &*host, &*path);
+        let path = from_home(path);
+        let remote = (&self.remote, host, &*path);
         file::carry(remote, direction, &session, console)
     }
 
@@ -260,7 +244,7 @@ impl CpArgs {
     fn send(
         &self,
         host: &OsString,
-        directory: OsString,
+        directory: &OsStr,
         paths: &[OsString],
         console: &Console,
     ) -> Result<ExitCode, Failure> {
@@ -273,7 +257,7 @@ impl CpArgs {
         let psk = key::make()?;
         let mut words: Vec<OsString> = vec!["recv".into(), self.port.to_string().into()];
         words.extend(self.of_receiver());
-        words.extend(["--dir".into(), from_home(&directory)]);
+        words.extend(["--dir".into(), from_home(directory)]);
         let (far, greeting, (input, output)) =
             self.remote
                 .start(host, &words, (&psk, None), self.patience()?, &cancel)?;

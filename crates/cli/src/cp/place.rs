@@ -2,17 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 
 /// A path on this machine or on another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Here(PathBuf),
-    There {
-        /// What ssh gets as its destination, such as `user@host`.
-        host: OsString,
-        path: OsString,
-    },
+pub(crate) struct Place {
+    /// The other machine: what ssh gets as its destination, such as `user@host`.
+    pub(crate) host: Option<OsString>,
+    pub(crate) path: OsString,
 }
 
 impl Place {
@@ -29,13 +25,17 @@ impl Place {
         match colon {
             Some(colon) if colon > 0 && slash.is_none_or(|slash| slash > colon) => {
                 let host = bytes[..colon].iter().copied();
-                Self::There {
-                    // ssh takes an address without its brackets.
-                    host: OsString::from_vec(host.filter(|byte| !b"[]".contains(byte)).collect()),
+                // ssh takes an address without its brackets.
+                let host = host.filter(|byte| !b"[]".contains(byte)).collect();
+                Self {
+                    host: Some(OsString::from_vec(host)),
                     path: OsString::from_vec(bytes[colon + 1..].to_vec()),
                 }
             }
-            _ => Self::Here(text.into()),
+            _ => Self {
+                host: None,
+                path: text.into(),
+            },
         }
     }
 }
@@ -99,25 +99,24 @@ mod tests {
 
     #[test]
     fn a_colon_before_the_first_slash_names_a_host() {
-        let there = |host: &str, path: &str| Place::There {
-            host: host.into(),
-            path: path.into(),
-        };
-        for (text, place) in [
-            ("far:in", there("far", "in")),
+        for (text, host, path) in [
+            ("far:in", Some("far"), "in"),
             (
                 "me@far.example:/srv/a:b",
-                there("me@far.example", "/srv/a:b"),
+                Some("me@far.example"),
+                "/srv/a:b",
             ),
-            ("far:", there("far", "")),
-            ("[2001:db8::7]:in", there("2001:db8::7", "in")),
-            ("me@[::1]:in", there("me@::1", "in")),
-            ("./far:in", Place::Here("./far:in".into())),
-            ("/a:b", Place::Here("/a:b".into())),
-            ("file", Place::Here("file".into())),
-            (":in", Place::Here(":in".into())),
+            ("far:", Some("far"), ""),
+            ("[2001:db8::7]:in", Some("2001:db8::7"), "in"),
+            ("me@[::1]:in", Some("me@::1"), "in"),
+            ("./far:in", None, "./far:in"),
+            ("/a:b", None, "/a:b"),
+            ("file", None, "file"),
+            (":in", None, ":in"),
         ] {
-            assert_eq!(Place::of(OsStr::new(text)), place, "{text}");
+            let place = Place::of(OsStr::new(text));
+            let found = (place.host.as_deref(), place.path);
+            assert_eq!(found, (host.map(OsStr::new), path.into()), "{text}");
         }
     }
 
