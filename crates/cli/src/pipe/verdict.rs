@@ -48,18 +48,6 @@ impl Kind {
         Self::Interrupted,
         Self::Refused,
     ];
-
-    /// The exit code of the end that sends.
-    fn exit_of_sender(self) -> Option<Exit> {
-        match self {
-            Self::Whole => None,
-            Self::Corrupt => Some(Exit::Corrupt),
-            Self::Closed | Self::Unwritten => Some(Exit::PeerFiles),
-            Self::Full => Some(Exit::Full),
-            Self::Interrupted => Some(Exit::Unreachable),
-            Self::Refused => Some(Exit::Mismatch),
-        }
-    }
 }
 
 impl Verdict {
@@ -89,13 +77,16 @@ impl Verdict {
 
     /// What the end that sends ends with.
     pub(super) fn of_sender(&self) -> Result<(), Failure> {
-        match self.kind.exit_of_sender() {
-            None => Ok(()),
-            Some(exit) => Err(Failure::new(
-                exit,
-                format!("at the receiver: {}", self.text),
-            )),
-        }
+        let exit = match self.kind {
+            Kind::Whole => return Ok(()),
+            Kind::Corrupt => Exit::Corrupt,
+            Kind::Closed | Kind::Unwritten => Exit::PeerFiles,
+            Kind::Full => Exit::Full,
+            Kind::Interrupted => Exit::Unreachable,
+            Kind::Refused => Exit::Mismatch,
+        };
+        let what = format!("at the receiver: {}", self.text);
+        Err(Failure::new(exit, what))
     }
 }
 
