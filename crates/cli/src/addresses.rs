@@ -199,15 +199,14 @@ fn interface_addresses() -> Option<Vec<SocketAddr>> {
 mod tests {
     use super::*;
 
-    fn chosen(local: &str, outward: &[&str], found: &[&str]) -> (Vec<String>, bool) {
+    fn assert_chosen(local: &str, [outward, found, all]: [&[&str]; 3], is_local: bool) {
         let addr = |text: &&str| text.parse::<SocketAddr>().expect("an address");
-        let outward: Vec<_> = outward
-            .iter()
-            .map(|text| text.parse().expect("an IP"))
-            .collect();
+        let outward = outward.iter().map(|text| text.parse().expect("an IP"));
+        let outward: Vec<_> = outward.collect();
         let found: Vec<_> = found.iter().map(addr).collect();
         let targets = Targets::choose(addr(&local), &outward, &found);
-        (targets.all, targets.is_local)
+        assert_eq!(targets.all, all);
+        assert_eq!(targets.is_local, is_local);
     }
 
     #[test]
@@ -220,31 +219,15 @@ mod tests {
             "10.0.0.5:0",
         ];
         let both = ["10.0.0.5:4792", "172.17.0.1:4792", "[2001:db8::7]:4792"];
-        let (all, is_local) = chosen("[::]:4792", &["10.0.0.5"], &found);
-        assert_eq!((all, is_local), (both.map(String::from).to_vec(), false));
-        let (all, _) = chosen("0.0.0.0:4792", &["10.0.0.5"], &found);
-        assert_eq!(all, both[..2]);
-    }
-
-    #[test]
-    fn a_machine_without_a_default_route_has_addresses() {
-        let (all, is_local) = chosen("[::]:4792", &[], &["10.77.0.2:0"]);
-        assert_eq!(
-            (&all[..], is_local),
-            (&["10.77.0.2:4792".to_owned()][..], false)
-        );
-    }
-
-    #[test]
-    fn link_local_and_loopback_addresses_are_last_resorts() {
-        let (all, is_local) = chosen("[::]:4792", &[], &["[fe80::5%2]:0"]);
-        assert_eq!(all, ["'[fe80::5%INTERFACE-OVER-THERE]:4792'"]);
-        assert!(!is_local);
-        let (all, is_local) = chosen("[::]:4792", &[], &[]);
-        assert_eq!(
-            (&all[..], is_local),
-            (&["127.0.0.1:4792".to_owned()][..], true)
-        );
+        let link_local = "'[fe80::5%INTERFACE-OVER-THERE]:4792'";
+        let at_all = "[::]:4792";
+        assert_chosen(at_all, [&["10.0.0.5"], &found, &both], false);
+        assert_chosen("0.0.0.0:4792", [&["10.0.0.5"], &found, &both[..2]], false);
+        // Without a default route.
+        assert_chosen(at_all, [&[], &["10.77.0.2:0"], &["10.77.0.2:4792"]], false);
+        // Link-local and loopback addresses are last resorts.
+        assert_chosen(at_all, [&[], &found[..1], &[link_local]], false);
+        assert_chosen(at_all, [&[], &[], &["127.0.0.1:4792"]], true);
     }
 
     #[test]
