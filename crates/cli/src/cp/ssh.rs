@@ -318,42 +318,34 @@ pub(crate) fn was_killed(status: Option<i32>) -> bool {
 
 /// The reason why the program at the other machine ended. What it has said is on standard error already.
 pub(crate) fn why_it_ended(name: &str, status: Option<i32>) -> Failure {
-    let (exit, what) = match status {
-        Some(127 | 126) => (
-            Exit::Unreachable,
-            format!(
-                "{name} has no program `farwrite` that it can run: install it there, name it with \
-                 --far-program, or copy this one with --bootstrap"
-            ),
-        ),
+    let exit = match status {
         // sshd reports a signal without a status, and then ssh ends with 255.
-        _ if was_killed(status) => (
-            Exit::Unreachable,
-            format!("ssh to {name} failed, or the program there was killed"),
-        ),
-        Some(2) => (
-            Exit::Mismatch,
-            format!("the program at {name} refuses its arguments: it may be of another version"),
-        ),
-        Some(6) => (
-            Exit::PeerFiles,
-            format!("{name} cannot use its files or directory, as it says above"),
-        ),
-        Some(0) => (
-            Exit::Unreachable,
-            format!("the program at {name} ended before all data had arrived"),
-        ),
+        None | Some(0 | 126 | 127) => Exit::Unreachable,
+        _ if was_killed(status) => Exit::Unreachable,
+        Some(2) => Exit::Mismatch,
+        Some(6) => Exit::PeerFiles,
         Some(code) => {
-            use Exit::{Busy, Corrupt, Full, Mismatch, Other, Unreachable};
+            use Exit::{Busy, Corrupt, Full, Mismatch, Unreachable};
             let known = [Mismatch, Corrupt, Unreachable, Busy, Full];
             let exit = Exit::of_code(code).filter(|exit| known.contains(exit));
-            let what = format!("the program at {name} ended with status {code}");
-            (exit.unwrap_or(Other), what)
+            exit.unwrap_or(Exit::Other)
         }
-        None => (
-            Exit::Unreachable,
-            format!("the program at {name} did not end by itself"),
+    };
+    let what = match status {
+        Some(127 | 126) => format!(
+            "{name} has no program `farwrite` that it can run: install it there, name it with --far-program, or copy \
+             this one with --bootstrap"
         ),
+        _ if was_killed(status) => {
+            format!("ssh to {name} failed, or the program there was killed")
+        }
+        Some(2) => {
+            format!("the program at {name} refuses its arguments: it may be of another version")
+        }
+        Some(6) => format!("{name} cannot use its files or directory, as it says above"),
+        Some(0) => format!("the program at {name} ended before all data had arrived"),
+        Some(code) => format!("the program at {name} ended with status {code}"),
+        None => format!("the program at {name} did not end by itself"),
     };
     Failure::new(exit, what)
 }
