@@ -150,21 +150,6 @@ impl Row {
     }
 }
 
-/// Fails if a value of a size is less than the limit of an option. `shown` is the value for people.
-fn check_limit(
-    bytes: u64,
-    shown: &str,
-    value: f64,
-    option: &str,
-    limit: Option<f64>,
-) -> Result<(), Failure> {
-    let Some(limit) = limit.filter(|limit| value < *limit) else {
-        return Ok(());
-    };
-    let what = format!("with {bytes} bytes, {shown}, less than {limit} of {option}");
-    Err(Failure::new(Exit::Other, what))
-}
-
 /// The result of a client.
 #[derive(Debug, Serialize)]
 pub(super) struct ClientReport {
@@ -306,15 +291,22 @@ impl ClientReport {
     /// Fails if a row is slower than the user wants.
     pub(super) fn check_limits(&self, args: &PerfArgs) -> Result<(), Failure> {
         for row in &self.rows {
-            if let Row::Bandwidth(row) = &row.row {
-                let bytes = row.bytes;
-                let unit = self.bandwidth_unit;
-                let value = format!("the average bandwidth is {:.6} {unit}", row.average);
-                let limit = args.limit_bw;
-                check_limit(bytes, &value, row.average, "--limit_bw", limit)?;
-                let value = format!("the rate of messages is {:.6} Mpps", row.message_rate);
-                let limit = args.limit_msgrate;
-                check_limit(bytes, &value, row.message_rate, "--limit_msgrate", limit)?;
+            let Row::Bandwidth(row) = &row.row else {
+                continue;
+            };
+            let (unit, rate) = (self.bandwidth_unit, row.message_rate);
+            let average = format!("the average bandwidth is {:.6} {unit}", row.average);
+            let messages = format!("the rate of messages is {rate:.6} Mpps");
+            for (shown, value, option, limit) in [
+                (average, row.average, "--limit_bw", args.limit_bw),
+                (messages, rate, "--limit_msgrate", args.limit_msgrate),
+            ] {
+                if let Some(limit) = limit.filter(|limit| value < *limit) {
+                    let bytes = row.bytes;
+                    let what =
+                        format!("with {bytes} bytes, {shown}, less than {limit} of {option}");
+                    return Err(Failure::new(Exit::Other, what));
+                }
             }
         }
         Ok(())
