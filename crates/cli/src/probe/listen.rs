@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite::ReservedPort;
-use farwrite_connection::{Connection, ConnectionOptions, Keys, Listener, Purpose};
+use farwrite_connection::{Connection, ConnectionOptions, Listener, Purpose};
 use farwrite_keys::{Proof, Text, shown};
 use farwrite_probe::{self as probe, Control};
 use farwrite_transfer::{Cancel, Error as TransferError, Places};
@@ -32,7 +32,12 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
     };
     let (accepting, cancel) = Accepting::prepare(&options, console)?;
     let port = reserve(args.listen.flatten())?;
-    let listener = listen(&port, &accepting.keys())?;
+    let options = ConnectionOptions {
+        serves: vec![Purpose::PROBE],
+        ..ConnectionOptions::default()
+    };
+    let listener = Listener::bind_beside(&port, &accepting.keys(), &options);
+    let listener = listener.or_fail("listening")?;
     let local = port.local_addr();
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let command = |end: &str| format!("farwrite probe {end}");
@@ -58,15 +63,6 @@ pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
         return answering.one(&connection, &is_over);
     }
     answering.all(&is_over, next)
-}
-
-/// Listens for probes at a port that this program holds.
-fn listen(port: &ReservedPort, keys: &Keys) -> Result<Listener, Failure> {
-    let options = ConnectionOptions {
-        serves: vec![Purpose::PROBE],
-        ..ConnectionOptions::default()
-    };
-    Listener::bind_beside(port, keys, &options).or_fail("listening")
 }
 
 /// Answers the probes that come to a port.
