@@ -120,7 +120,13 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
     fn ask(&self) -> Option<Receiver<bool>> {
         let at = self.entrance().ok()?;
         if self.connector.get().is_none() {
-            let connector = Connector::bind(&question(self.answer_limit)).ok()?;
+            // No end of a copy serves this purpose. The other end answers that it does not, which shows that it runs.
+            // The connection takes no place there.
+            let options = ConnectionOptions {
+                purpose: Purpose::PROGRAM,
+                ..connection_options(self.answer_limit)
+            };
+            let connector = Connector::bind(&options).ok()?;
             let _ = self.connector.set(Arc::new(connector));
         }
         let connector = Arc::clone(self.connector.get()?);
@@ -133,15 +139,6 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
         };
         thread::Builder::new().spawn(ask).ok()?;
         Some(answer)
-    }
-}
-
-/// Options of a connection with a purpose that no end of a copy serves. The other end answers that it does not serve it,
-/// which shows that it runs. The connection takes no place there.
-fn question(limit: Duration) -> ConnectionOptions {
-    ConnectionOptions {
-        purpose: Purpose::PROGRAM,
-        ..connection_options(limit)
     }
 }
 
