@@ -137,10 +137,10 @@ pub(crate) struct RecvArgs {
     /// Write what one `farwrite send -` sends to standard output, instead of files
     #[arg(value_name = "-", value_parser = ["-"], conflicts_with_all = NOT_OF_PIPES)]
     output: Option<String>,
-    /// The peer that may go on with interrupted files. Without it, the key of the session says which peer that
-    /// is. Not an option: `farwrite cp` sets it.
+    /// The peer that may go on with interrupted files. Without it, the key of the session says which peer that is. The
+    /// key of a copy is used once. Not an option: `farwrite cp` sets it.
     #[arg(skip)]
-    peer: Option<PeerKey>,
+    pub(crate) peer: Option<PeerKey>,
     /// The names that the sender may send; without it, the sender may send any name. Not an option: `farwrite cp` sets it.
     #[arg(skip)]
     pub(crate) names: Option<Vec<OsString>>,
@@ -359,15 +359,6 @@ impl RecvArgs {
         match until {
             Until::Interrupted if !is_alone => usize::from(self.max_senders),
             _ => 1,
-        }
-    }
-
-    /// These arguments, for a transfer through a remote shell. The key of such a transfer is used once, so `name`
-    /// identifies the other end.
-    pub(crate) fn through_remote_shell(self, name: &[u8]) -> Self {
-        Self {
-            peer: Some(PeerKey::of_remote_shell(name)),
-            ..self
         }
     }
 }

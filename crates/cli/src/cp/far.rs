@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use farwrite_files::PeerKey;
 use farwrite_keys::Psk;
 use zeroize::Zeroizing;
 
@@ -61,7 +62,8 @@ fn receive(
 ) -> Result<ExitCode, Failure> {
     // ssh does not say which person started this end. Everyone who can start it has the rights of this
     // user, so each may resume the files of another.
-    let receiver = receiver(words)?.through_remote_shell(b"");
+    let mut receiver = receiver(words)?;
+    receiver.peer = Some(PeerKey::of_remote_shell(b""));
     recv::check_directory(&receiver.dir)?;
     let outputs = recv::Outputs::start(&receiver, console)?;
     let held = reserve(port)?;

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use clap::Args;
 use farwrite::ReservedPort;
+use farwrite_files::PeerKey;
 use farwrite_stream::SchemeSetting;
 use farwrite_transfer::{Error as TransferError, ErrorKind};
 use farwrite_units::parse::{parse_rate, parse_timeout};
@@ -299,7 +300,8 @@ impl CpArgs {
         let mut words = self.of_receiver();
         words.extend(self.verbose.then(|| "--verbose".into()));
         words.extend(["--dir".into(), directory]);
-        let mut receiver = receiver(&words)?.through_remote_shell(host.as_encoded_bytes());
+        let mut receiver = receiver(&words)?;
+        receiver.peer = Some(PeerKey::of_remote_shell(host.as_encoded_bytes()));
         recv::check_directory(&receiver.dir)?;
         let outputs = Outputs::start(&receiver, console)?;
         // The other end must not choose what else it writes or removes here.
