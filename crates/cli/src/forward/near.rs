@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use farwrite::fabric::threads::lock;
 use farwrite_connection::{
     Connection, ConnectionOptions, Error as ConnectionError, Keys, Purpose, connect_any,
 };
@@ -132,7 +132,7 @@ fn forward(
     console: &Console,
     mut is_alive: impl FnMut() -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
-    let places = Arc::new(Places::default());
+    let taken = Arc::<AtomicUsize>::default();
     for (forward, listener) in ports {
         let at = listener.local_addr().or_exit(Exit::Other, "listening")?;
         console.say(format_args!("forwarding {at} to {}", forward.destination));
@@ -140,7 +140,7 @@ fn forward(
             destination: forward.destination.clone(),
             connection: connection.clone(),
             options: stream_options(scheme),
-            places: Arc::clone(&places),
+            taken: Arc::clone(&taken),
             console: console.clone(),
         };
         thread::spawn(move || port.accept(&listener));
@@ -164,7 +164,8 @@ struct Port {
     destination: HostPort,
     connection: Connection,
     options: StreamOptions,
-    places: Arc<Places>,
+    /// The connections of all ports.
+    taken: Arc<AtomicUsize>,
     console: Console,
 }
 
@@ -172,7 +173,7 @@ impl Port {
     /// Forwards all connections of programs.
     fn accept(&self, listener: &TcpListener) {
         loop {
-            let place = Places::take(&self.places);
+            let place = Place::take(&self.taken);
             let started = listener.accept().and_then(|(tcp, _)| {
                 let port = self.clone();
                 let serve = move || {
@@ -223,29 +224,23 @@ impl Port {
     }
 }
 
-/// Bounds the connections at a time.
-#[derive(Default)]
-struct Places {
-    taken: Mutex<usize>,
-    freed: Condvar,
-}
+/// One of the connections at a time, until it is dropped.
+struct Place(Arc<AtomicUsize>);
 
-/// One of them, until it is dropped.
-struct Place(Arc<Places>);
-
-impl Places {
-    /// Waits for a place.
-    fn take(places: &Arc<Self>) -> Place {
-        let is_full = |taken: &mut usize| *taken >= MOST_STREAMS;
-        let taken = places.freed.wait_while(lock(&places.taken), is_full);
-        *taken.unwrap_or_else(PoisonError::into_inner) += 1;
-        Place(Arc::clone(places))
+impl Place {
+    /// Waits for a place beside those that are taken.
+    fn take(taken: &Arc<AtomicUsize>) -> Self {
+        let one_more = |taken| (taken < MOST_STREAMS).then_some(taken + 1);
+        let relaxed = Ordering::Relaxed;
+        while taken.fetch_update(relaxed, relaxed, one_more).is_err() {
+            thread::sleep(interrupt::LOOK);
+        }
+        Self(Arc::clone(taken))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *lock(&self.0.taken) -= 1;
-        self.0.freed.notify_one();
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
