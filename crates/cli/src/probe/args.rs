@@ -68,11 +68,11 @@ pub(crate) struct ProbeArgs {
     /// 1KiB,2KiB,4KiB,8KiB that fit into the path's MTU]
     #[arg(long, value_name = "SIZE,...", value_parser = parse_payload, value_delimiter = ',')]
     #[arg(allow_hyphen_values = true)]
-    sizes: Vec<u32>,
+    sizes: Option<Vec<u32>>,
     /// Rates at which losses are counted, within --share [default: half of --share, and all of it]
     #[arg(long, value_name = "RATE,...", value_parser = parse_rate, value_delimiter = ',')]
     #[arg(allow_hyphen_values = true)]
-    rates: Vec<u64>,
+    rates: Option<Vec<u64>>,
     /// How often each size is sent at each rate: 1 to 200
     #[arg(long, value_name = "N", default_value = "5")]
     #[arg(allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -104,11 +104,10 @@ pub(crate) struct ProbeArgs {
 
 impl ProbeArgs {
     pub(crate) fn settings(&self) -> Settings {
-        let some = |list: &Vec<u32>| (!list.is_empty()).then(|| list.clone());
         Settings {
             flows: self.flows,
-            sizes: some(&self.sizes),
-            rates_bps: (!self.rates.is_empty()).then(|| self.rates.clone()),
+            sizes: self.sizes.clone(),
+            rates_bps: self.rates.clone(),
             trials: self.trials,
             share: self.share,
             max_rate_bps: self.max_rate,
