@@ -1,6 +1,8 @@
 //! The loss of each trial by payload size, as a picture (SVG) like Fig. 2 of the SDR-RDMA paper, and
 //! below it the distribution of round trips.
 
+use std::collections::BTreeSet;
+
 use farwrite_probe::{Findings, TrialFindings};
 use farwrite_units::show::{Bytes, Rate, real};
 
@@ -33,19 +35,15 @@ struct Axes {
 
 impl Axes {
     fn new(trials: &[TrialFindings]) -> Self {
-        let mut sizes: Vec<_> = trials.iter().map(|trial| trial.payload_bytes).collect();
-        let mut rates: Vec<_> = trials.iter().map(|trial| trial.rate_bps).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        rates.sort_unstable();
-        rates.dedup();
+        let sizes: BTreeSet<_> = trials.iter().map(|trial| trial.payload_bytes).collect();
+        let rates: BTreeSet<_> = trials.iter().map(|trial| trial.rate_bps).collect();
         let losses = trials.iter().map(share).filter(|share| *share > 0.0);
         let least = losses.fold(1e-3, f64::min);
         let powers = -12..=-1;
         let least_power = powers.rev().find(|power| 10_f64.powi(*power) <= least);
         Self {
-            sizes,
-            rates,
+            sizes: sizes.into_iter().collect(),
+            rates: rates.into_iter().collect(),
             least_power: least_power.unwrap_or(-12),
             rounds: trials.iter().map(|trial| trial.round).max().unwrap_or(0) + 1,
         }
