@@ -157,11 +157,9 @@ fn run_near(args: &RshArgs, console: &Console) -> Result<ExitCode, Failure> {
     thread::spawn(move || copy(&mut from, &mut input));
     let copied = copy(&mut output, &mut own_output()?);
     drop(output);
-    let status = status_of(far.wait());
-    match copied {
-        Err(Cut::Write(source)) if !has_seen_enough(&source) => Err(unwritten(source)),
-        _ => status,
-    }
+    let status = far.wait();
+    check(copied)?;
+    status_of(status)
 }
 
 fn status_of(status: Option<i32>) -> Result<ExitCode, Failure> {
@@ -181,25 +179,21 @@ fn carry(stream: Stream) -> Result<(), Failure> {
     let (mut input, mut output) = (own_input()?, own_output()?);
     // The command may end before the input does.
     thread::spawn(move || feed(&mut input, &mut writer));
-    match drain(&mut reader, &mut output) {
+    check(drain(&mut reader, &mut output))
+}
+
+/// Fails if the output of the command was not written to its end, although the program that reads it has not closed it,
+/// as `head` does.
+fn check(copied: Result<(), Cut>) -> Result<(), Failure> {
+    match copied {
         Err(Cut::Read(source)) => {
             Err(source).or_exit(Exit::Unreachable, "the output of the command")
         }
-        Err(Cut::Write(source)) if !has_seen_enough(&source) => Err(unwritten(source)),
+        Err(Cut::Write(source)) if source.kind() != io::ErrorKind::BrokenPipe => {
+            Err(source).or_exit(Exit::Files, "writing the standard output")
+        }
         _ => Ok(()),
     }
-}
-
-/// Whether the program that reads the output has closed it, as `head` does.
-fn has_seen_enough(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::BrokenPipe
-}
-
-fn unwritten(source: io::Error) -> Failure {
-    Failure::new(
-        Exit::Files,
-        format!("writing the standard output: {source}"),
-    )
 }
 
 /// Writes what a program or a user gives to the stream, and ends the direction.
