@@ -186,6 +186,28 @@ impl Accepting {
         }
     }
 
+    /// Waits for a peer for which `open` has a value. Notes those that were refused.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next); [`Exit::Interrupted`]; why `open` fails.
+    pub(crate) fn first<T>(
+        &self,
+        listener: &Listener,
+        audit: &Arc<Audit>,
+        (cancel, console): (&Cancel, &Console),
+        open: impl Fn(&Connection) -> Result<Option<T>, Failure>,
+    ) -> Result<(Connection, T), Failure> {
+        let mut refused = Refused::new(Arc::<Audit>::clone(audit));
+        loop {
+            cancel.check()?;
+            if let Some(connection) = self.next(listener, (&mut refused, audit), console)?
+                && let Some(opened) = open(&connection)?
+            {
+                return Ok((connection, opened));
+            }
+        }
+    }
+
     /// Waits a short time for a peer. Notes those that were refused.
     ///
     /// # Errors

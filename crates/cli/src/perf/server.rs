@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use farwrite_connection::{Connection, Listener, MessageOptions, Messages};
-use farwrite_transfer::{Cancel, Refused, check_device};
+use farwrite_transfer::{Cancel, check_device};
 use serde_json::json;
 
 use super::args::{PerfArgs, Test, name};
@@ -40,14 +40,8 @@ pub(super) fn run(args: &PerfArgs, console: &Console) -> Result<ExitCode, Failur
     let command = |end: &str| format!("farwrite perf {} {end}", name(args.test));
     accepting.invite(local, command, console);
     let audit = Arc::new(Audit::start(None, console.clone())?);
-    let mut refused = Refused::new(Arc::<Audit>::clone(&audit));
-    let connection = loop {
-        cancel.check()?;
-        let next = accepting.next(&listener, (&mut refused, &audit), console)?;
-        if let Some(connection) = next {
-            break connection;
-        }
-    };
+    let both = (&cancel, console);
+    let (connection, ()) = accepting.first(&listener, &audit, both, |_| Ok(Some(())))?;
     let from = connection.peer_addr();
     let from = from.map_or_else(|| "a client".to_owned(), |addr| addr.to_string());
     console.say(format_args!("a client at {from}"));

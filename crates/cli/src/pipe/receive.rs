@@ -43,7 +43,8 @@ pub(crate) fn receive(
     console.say(format_args!("listening on {} (UDP)", shown(&local)));
     let command = |end: &str| format!("farwrite send --to {end} -");
     accepting.invite(local, command, console);
-    let (connection, stream) = waiting::accept((accepting, &listener), &audit, cancel, console)?;
+    let open = |connection: &Connection| waiting::open(connection, cancel);
+    let (connection, (_, stream)) = accepting.first(&listener, &audit, (cancel, console), open)?;
     // The pipe has one sender.
     drop(listener);
     let peer = address_of(&connection);

@@ -1,42 +1,16 @@
-//! The end that receives waits for the one sender of a pipe.
+//! The end that receives waits for the stream of a sender.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farwrite_connection::{Connection, Listener};
+use farwrite_connection::Connection;
 use farwrite_stream::{ConnectionExt, SchemeSetting, Stream};
-use farwrite_transfer::{Cancel, Refused};
+use farwrite_transfer::Cancel;
 
 use super::{LOOK, NAME, stream_options};
-use crate::accepting::Accepting;
-use crate::audit::Audit;
-use crate::console::Console;
 use crate::exit::Failure;
 
 /// How long a sender that has connected may take to open its pipe.
 const OPENING: Duration = Duration::from_secs(10);
-
-/// Waits for a sender that opens a pipe. Notes those that may not.
-///
-/// # Errors
-/// [`Exit::Interrupted`]; the port has failed; a sender has used the code up and opened no pipe.
-pub(super) fn accept(
-    (accepting, listener): (&Accepting, &Listener),
-    audit: &Arc<Audit>,
-    cancel: &Cancel,
-    console: &Console,
-) -> Result<(Connection, Stream), Failure> {
-    let mut refused = Refused::new(Arc::<Audit>::clone(audit));
-    loop {
-        cancel.check()?;
-        let Some(connection) = accepting.next(listener, (&mut refused, audit), console)? else {
-            continue;
-        };
-        if let Some((_, stream)) = open(&connection, cancel)? {
-            return Ok((connection, stream));
-        }
-    }
-}
 
 /// The stream that a sender opens, and the name of its file, which may be empty; `None` if it opens none.
 pub(super) fn open(
