@@ -1,6 +1,6 @@
 //! Turns a transfer to ssh when its packets no longer pass, although they did (P14.2).
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{LazyCell, OnceCell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,10 +24,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// The way through ssh, for one transfer.
 pub(super) struct Detour<R> {
-    /// Prepares ssh, once.
-    relay: RefCell<Option<R>>,
-    /// The address of this machine from which ssh carries datagrams to the other end.
-    entrance: OnceCell<SocketAddr>,
+    /// The address of this machine from which ssh carries datagrams to the other end. The first use prepares ssh.
+    entrance: LazyCell<io::Result<SocketAddr>, R>,
     /// One socket for all questions: each socket takes a flow of the relay.
     connector: OnceCell<Arc<Connector>>,
     keys: Keys,
@@ -56,8 +54,7 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
     pub(super) fn new(relay: R, psk: &Psk, timeout: Duration) -> Self {
         let patience = BLOCKED.min(timeout / 2);
         Self {
-            relay: RefCell::new(Some(relay)),
-            entrance: OnceCell::new(),
+            entrance: LazyCell::new(relay),
             connector: OnceCell::new(),
             keys: Keys::of_psk(psk),
             patience,
@@ -69,13 +66,10 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
 
     /// The address of this machine from which ssh carries datagrams to the other end.
     pub(super) fn entrance(&self) -> io::Result<SocketAddr> {
-        if let Some(at) = self.entrance.get() {
-            return Ok(*at);
-        }
-        let relay = self.relay.take();
-        let again = || io::Error::other("ssh could not be prepared before");
-        let at = relay.ok_or_else(again)?()?;
-        Ok(*self.entrance.get_or_init(|| at))
+        let entrance = LazyCell::force(&self.entrance).as_ref();
+        entrance
+            .copied()
+            .map_err(|error| io::Error::new(error.kind(), error.to_string()))
     }
 
     /// Whether the transfer has ended for this.
@@ -144,6 +138,7 @@ impl<R: FnOnce() -> io::Result<SocketAddr>> Detour<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::time::Instant;
 
     use farwrite::ReservedPort;
@@ -178,9 +173,14 @@ mod tests {
     fn a_transfer_turns_to_ssh_when_its_end_answers_there_and_packets_stay_away() {
         let psk = Psk::generate().expect("a key");
         let (port, listener) = receiver(&psk);
-        let detour = Detour::new(|| Ok(port.local_addr()), &psk, TIMEOUT);
+        let is_prepared = Cell::new(false);
+        let relay = || {
+            is_prepared.set(true);
+            Ok(port.local_addr())
+        };
+        let detour = Detour::new(relay, &psk, TIMEOUT);
         detour.look(9 * SECOND).expect("too early");
-        assert!(detour.entrance.get().is_none(), "it was not asked");
+        assert!(!is_prepared.get(), "it was not asked");
         until_answered(&detour, 10 * SECOND);
         detour.look(11 * SECOND).expect("packets may come back");
         // They do.
