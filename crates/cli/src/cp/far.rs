@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::meeting::{self, Meeting};
 use super::relay::{Out, Relay};
-use super::{FAR_GREETING, FAR_VERSION, file, receiver, reserve, sender};
+use super::{FAR_GREETING, FAR_VERSION, PREPARING, file, receiver, reserve, sender};
 use crate::accepting::Accepting;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -73,8 +73,8 @@ fn receive(
     let meeting = Meeting::of_far(held.local_addr());
     greet(&mut pipe, Some(&meeting))?;
     let (cancel, flag) = interrupt::catch_with_flag()?;
-    let relay = Relay::exit(Out::new(pipe), meeting.port);
-    let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;
+    let relay = Out::new(pipe).and_then(|out| Relay::exit(out, meeting.port));
+    let relay = relay.or_exit(Exit::Other, PREPARING)?;
     let of_thread = Arc::clone(&flag);
     thread::spawn(move || {
         let _ = relay.read(io::stdin().lock());
@@ -110,7 +110,7 @@ fn send_files(
     let relay = Arc::new(OnceLock::<Arc<Relay>>::new());
     read_input(Arc::clone(&relay), flag);
     let enter = || {
-        let (entrance, at) = Relay::enter(Out::new(pipe), meeting.port)?;
+        let (entrance, at) = Relay::enter(Out::new(pipe)?, meeting.port)?;
         let _ = relay.set(entrance);
         Ok(at)
     };

@@ -45,6 +45,9 @@ const FAR_GREETING: &str = "farwrite-far-";
 /// The version behind it.
 const FAR_VERSION: &str = "2";
 
+/// What an end does that fails before a transfer.
+const PREPARING: &str = "preparing to carry the transfer through ssh";
+
 /// The time between the end of the other program and the end of this one, if nothing else ends it.
 const LINGER: Duration = Duration::from_secs(3);
 
@@ -262,7 +265,8 @@ impl CpArgs {
         let (far, greeting, (input, output)) =
             self.remote
                 .start(host, &words, (&psk, None), self.patience()?, &cancel)?;
-        let (meeting, out) = (greeting.parse::<Meeting>()?, Out::new(input));
+        let meeting = greeting.parse::<Meeting>()?;
+        let out = Out::new(input).or_exit(Exit::Other, PREPARING)?;
         let enter = || {
             let (relay, at) = Relay::enter(out.clone(), meeting.port)?;
             thread::spawn(move || {
@@ -322,9 +326,8 @@ impl CpArgs {
         let (far, _, (input, output)) =
             self.remote
                 .start(host, &words, known, self.patience()?, &cancel)?;
-        let out = Out::new(input);
-        let relay = Relay::exit(out.clone(), meeting.port);
-        let relay = relay.or_exit(Exit::Other, "preparing to carry the transfer through ssh")?;
+        let out = Out::new(input).or_exit(Exit::Other, PREPARING)?;
+        let relay = Relay::exit(out.clone(), meeting.port).or_exit(Exit::Other, PREPARING)?;
         let has_ended = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&has_ended);
         thread::spawn(move || {

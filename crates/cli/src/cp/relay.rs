@@ -85,7 +85,6 @@ impl Relay {
     }
 
     fn start(out: Out, side: Side) -> io::Result<Arc<Self>> {
-        out.prepare_to_wait()?;
         let relay = Arc::new(Self { out, side });
         let of_thread = Arc::clone(&relay);
         // If the pipe is gone, so is the other end: the thread that reads the pipe notices.

@@ -145,7 +145,7 @@ pub(crate) fn run_far(
                 }
             }
             ("ssh", _) => {
-                let relay = Relay::exit(Out::new(pipe), local.port());
+                let relay = Out::new(pipe).and_then(|out| Relay::exit(out, local.port()));
                 let relay = relay.or_exit(Exit::Other, "carrying the data through ssh")?;
                 let read = relay.read(io::stdin().lock());
                 read.or_exit(Exit::Unreachable, "reading what ssh carries")?;

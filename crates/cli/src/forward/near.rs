@@ -93,7 +93,8 @@ fn through_ssh(
     let (connection, _held) = match started.connection {
         Some(connection) => (connection, Some((input, output))),
         None => {
-            let entered = Relay::enter(Out::new(input), started.meeting.port);
+            let out = Out::new(input);
+            let entered = out.and_then(|out| Relay::enter(out, started.meeting.port));
             let (relay, at) = entered.or_exit(Exit::Other, "carrying the data through ssh")?;
             thread::spawn(move || {
                 let _ = relay.read(output);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -20,15 +20,15 @@ struct Pipe {
     /// `None` once it is closed.
     end: Mutex<Option<Arc<OwnedFd>>>,
     /// Ends a wait of the relay's thread.
-    bell: OnceLock<OwnedFd>,
+    bell: OwnedFd,
 }
 
 impl Out {
-    pub(crate) fn new(pipe: impl Into<OwnedFd>) -> Self {
-        Self(Arc::new(Pipe {
+    pub(crate) fn new(pipe: impl Into<OwnedFd>) -> io::Result<Self> {
+        Ok(Self(Arc::new(Pipe {
             end: Mutex::new(Some(Arc::new(pipe.into()))),
-            bell: OnceLock::new(),
-        }))
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })))
     }
 
     /// Closes the pipe. A frame that the pipe has not taken as a whole is cut.
@@ -37,18 +37,9 @@ impl Out {
         self.wake();
     }
 
-    /// Makes what [`wake`](Self::wake) needs.
-    pub(super) fn prepare_to_wait(&self) -> io::Result<()> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let _ = self.0.bell.set(bell);
-        Ok(())
-    }
-
     /// Ends the wait of the relay's thread, or its next one.
     pub(super) fn wake(&self) {
-        if let Some(bell) = self.0.bell.get() {
-            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-        }
+        let _ = rustix::io::write(&self.0.bell, &1_u64.to_ne_bytes());
     }
 
     /// Waits until one of `descriptors` is ready, or until it is woken.
@@ -87,17 +78,14 @@ impl Out {
 
     /// Returns whether one of the descriptors is ready. The caller looks again at all that others change.
     fn wait<'a>(&'a self, mut descriptors: Vec<PollFd<'a>>) -> io::Result<bool> {
-        let bell = self.0.bell.get();
-        descriptors.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        descriptors.push(PollFd::new(&self.0.bell, PollFlags::IN));
         match poll(&mut descriptors, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let ready = |descriptor: &PollFd<'_>| !descriptor.revents().is_empty();
-        if let Some(bell) = bell
-            && descriptors.pop().as_ref().is_some_and(ready)
-        {
-            let _ = rustix::io::read(bell, &mut [0; 8]);
+        if descriptors.pop().as_ref().is_some_and(ready) {
+            let _ = rustix::io::read(&self.0.bell, &mut [0; 8]);
         }
         Ok(descriptors.iter().any(ready))
     }

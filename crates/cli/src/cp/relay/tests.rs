@@ -24,17 +24,16 @@ fn next(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
 fn entrance(to: &UdpSocket) -> (Arc<Relay>, SocketAddr, PipeReader) {
     let (reader, writer) = io::pipe().expect("a pipe");
     let port = to.local_addr().expect("bound").port();
-    let (entrance, at) = Relay::enter(Out::new(writer), port).expect("an entrance");
+    let out = Out::new(writer).expect("a writing end");
+    let (entrance, at) = Relay::enter(out, port).expect("an entrance");
     (entrance, at, reader)
 }
 
 fn exit(to: &UdpSocket) -> (Arc<Relay>, PipeReader) {
     let (reader, writer) = io::pipe().expect("a pipe");
     let port = to.local_addr().expect("bound").port();
-    (
-        Relay::exit(Out::new(writer), port).expect("an exit"),
-        reader,
-    )
+    let out = Out::new(writer).expect("a writing end");
+    (Relay::exit(out, port).expect("an exit"), reader)
 }
 
 /// A receiver, and the address at which senders find it through a relay.
