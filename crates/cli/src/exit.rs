@@ -10,7 +10,7 @@ use farwrite_connection::Error as ConnectionError;
 use farwrite_keys::{KeyError, KeyKind};
 use farwrite_stream::Error as StreamError;
 use farwrite_transfer::error::chain;
-use farwrite_transfer::{Error as TransferError, ErrorKind, Unfinished};
+use farwrite_transfer::{Error as TransferError, ErrorKind};
 
 /// The meaning of each exit code, as `--help` shows it. Scripts rely on the numbers: their meaning never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,12 +196,6 @@ impl Failure {
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         Self::new(error.kind().into(), error)
-    }
-}
-
-impl From<Unfinished> for Failure {
-    fn from(unfinished: Unfinished) -> Self {
-        unfinished.error.into()
     }
 }
 
