@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use farwrite_keys::{HostPort, Psk};
+use farwrite_keys::Psk;
 use farwrite_transfer::{self as transfer, Cancel, SETUP, Unfinished};
 
 use super::detour::Detour;
@@ -144,8 +144,7 @@ pub(super) fn send(
     console.warn(&warning);
     let at = detour.entrance();
     let at = at.or_exit(Exit::Other, "carrying the transfer through ssh")?;
-    let to = at.to_string().parse::<HostPort>();
-    let to = to.map_err(|error| Failure::new(Exit::Other, error.to_string()))?;
+    let to = at.into();
     let connect = || transfer::connect(&to, &key, patience, cancel, console);
     let to = ("the other end of ssh", Through::Ssh);
     let mut sent = sending.attempt(to, &key, (cancel, None), connect)?;
