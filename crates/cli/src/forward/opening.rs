@@ -48,9 +48,8 @@ fn with_length(text: &str) -> Vec<u8> {
 /// if that has not reached the destination.
 pub(super) struct Answered<R> {
     reader: R,
-    /// What has come of the answer, until the other end is connected.
+    /// What has come of the answer. Nothing belongs to it after [`CONNECTED`].
     answer: Vec<u8>,
-    is_connected: bool,
 }
 
 impl<R> Answered<R> {
@@ -58,20 +57,15 @@ impl<R> Answered<R> {
         Self {
             reader,
             answer: Vec::new(),
-            is_connected: false,
         }
     }
 }
 
 impl<R: Read> Read for Answered<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while !self.is_connected {
+        while self.answer != [CONNECTED] {
             let whole = match self.answer[..] {
                 [] => 1,
-                [CONNECTED, ..] => {
-                    self.is_connected = true;
-                    break;
-                }
                 [_] => 2,
                 [_, length, ..] => 2 + usize::from(length),
             };
