@@ -7,60 +7,43 @@ use super::MAX_FLOWS;
 /// The source of each flow.
 #[derive(Default)]
 pub(super) struct Sources {
-    /// By the number of the flow; at most [`MAX_FLOWS`].
+    /// At most [`MAX_FLOWS`], the oldest first.
     flows: Vec<Source>,
-    /// The sources so far.
-    count: u64,
 }
 
 struct Source {
+    flow: u8,
     at: SocketAddr,
     /// Whether the other end has sent something to it.
     is_answered: bool,
-    /// How many were before.
-    rank: u64,
 }
 
 impl Sources {
     /// The number of the flow from a source. A new source takes a free number, or that of the oldest source that
     /// has got no answer, which most likely is a stranger; `None` if all sources have got answers.
     pub(super) fn flow_of(&mut self, at: SocketAddr) -> Option<u8> {
-        let known = self.flows.iter().position(|source| source.at == at);
-        let flow = match known {
-            Some(flow) => flow,
-            None => self.begin(at)?,
+        if let Some(known) = self.flows.iter().find(|source| source.at == at) {
+            return Some(known.flow);
+        }
+        let flow = match self.flows.len() {
+            MAX_FLOWS => {
+                let unanswered = self.flows.iter().position(|source| !source.is_answered)?;
+                self.flows.remove(unanswered).flow
+            }
+            free => u8::try_from(free).ok()?,
         };
-        u8::try_from(flow).ok()
-    }
-
-    fn begin(&mut self, at: SocketAddr) -> Option<usize> {
-        let source = Source {
+        self.flows.push(Source {
+            flow,
             at,
             is_answered: false,
-            rank: self.count,
-        };
-        let flow = match self.flows.len() {
-            MAX_FLOWS => self.oldest_without_answer()?,
-            free => free,
-        };
-        self.count += 1;
-        match self.flows.get_mut(flow) {
-            Some(before) => *before = source,
-            None => self.flows.push(source),
-        }
+        });
         Some(flow)
-    }
-
-    fn oldest_without_answer(&self) -> Option<usize> {
-        let flows = self.flows.iter().enumerate();
-        let unanswered = flows.filter(|(_, source)| !source.is_answered);
-        let oldest = unanswered.min_by_key(|(_, source)| source.rank);
-        oldest.map(|(flow, _)| flow)
     }
 
     /// The source of a flow that now gets a datagram from the other end; `None` if the flow has not begun.
     pub(super) fn answered(&mut self, flow: u8) -> Option<SocketAddr> {
-        let source = self.flows.get_mut(usize::from(flow))?;
+        let mut flows = self.flows.iter_mut();
+        let source = flows.find(|source| source.flow == flow)?;
         source.is_answered = true;
         Some(source.at)
     }
