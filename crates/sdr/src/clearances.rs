@@ -207,14 +207,16 @@ impl Clearances {
     }
 
     /// Returns the clearances to send now. The range is empty if only the answer is due. Returns
-    /// `None` if nothing must be sent. `posted` holds all open receives. `is_open` returns whether
-    /// one of them is open, and `is_known` whether the sender must hold its clearance already. A
-    /// receive that has ended needs no clearance: its sender gets the end instead.
+    /// `None` if nothing must be sent. `posted` holds all open receives, and the sender is known to
+    /// have offered messages `0..started`. `is_open` returns whether a receive is open, and
+    /// `is_known` whether the sender must hold its clearance already. A receive that has ended needs
+    /// no clearance: its sender gets the end instead.
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
         waits: &RepeatWaits,
         posted: Range<u64>,
+        started: u64,
         is_open: impl Fn(u64) -> bool,
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
@@ -225,7 +227,8 @@ impl Clearances {
             }
         }
         if self.cursor >= posted.end {
-            self.poll_repeat(now_ns, waits, &posted, |m| !is_open(m) || is_known(m));
+            let is_known = |m| !is_open(m) || is_known(m);
+            self.poll_repeat(now_ns, waits, &posted, started, is_known);
         }
         self.cursor = self.cursor.max(posted.start);
         while self.cursor < posted.end && !is_open(self.cursor) {
@@ -254,12 +257,14 @@ impl Clearances {
     }
 
     /// Starts again at the first clearance that the sender may lack, if the wait has ended. Stops
-    /// after some rounds: a sender that needs a clearance asks for it with an offer.
+    /// after some rounds, and after one if the sender holds an unused clearance: a sender that needs
+    /// a clearance asks for it with an offer.
     fn poll_repeat(
         &mut self,
         now_ns: u64,
         waits: &RepeatWaits,
         posted: &Range<u64>,
+        started: u64,
         is_known: impl Fn(u64) -> bool,
     ) {
         let Some((_, wait_ns)) = self.repeat.filter(|&(due_ns, _)| now_ns >= due_ns) else {
@@ -271,9 +276,10 @@ impl Clearances {
         }
         self.repeat = None;
         if self.known < posted.end && wait_ns < waits.longest_ns {
-            let wait_ns = waits.next_ns(wait_ns);
-            self.repeat = Some((now_ns.saturating_add(wait_ns), wait_ns));
             self.cursor = self.known;
+            let has_unused = self.known > started && !is_known(self.known - 1);
+            let wait_ns = waits.next_ns(wait_ns);
+            self.repeat = (!has_unused).then(|| (now_ns.saturating_add(wait_ns), wait_ns));
         }
     }
 

@@ -396,10 +396,10 @@ impl RecvHalf {
         let is_open = |message| posted.contains(message);
         // A sender that writes into a buffer already holds its clearance.
         let is_known = |message| received.seen(message) > 0;
-        let range = oldest..self.next;
+        let (range, started) = (oldest..self.next, self.started);
         let range = self
             .clearances
-            .poll(now_ns, waits, range, is_open, is_known)?;
+            .poll(now_ns, waits, range, started, is_open, is_known)?;
         let clearances = range.clone().map_while(|m| Some(posted.get(m)?.clearance));
         Some(self.clear_to_send(range.start, clearances.collect()))
     }

@@ -28,6 +28,7 @@ mod mixes;
 mod no_memory;
 mod outage;
 mod parcel;
+mod pulses;
 mod reading;
 mod reads;
 mod reads_refused;

@@ -150,6 +150,46 @@ fn a_clearance_is_told_again_unasked_until_it_is_known() {
     assert_eq!(receiver.next_timeout(), None);
 }
 
+/// Such a sender tells what it lacks before it has used what it holds.
+#[test]
+fn a_clearance_is_told_again_once_to_a_sender_that_holds_another() {
+    let mut receiver = connected(small());
+    let mut now_ns = 0;
+    // What the clear-to-sends have until the receiver is silent: the first message, and how many.
+    let mut told = |receiver: &mut SdrQp| {
+        let mut told = Vec::new();
+        while let Some(next_ns) = receiver.next_timeout() {
+            now_ns = now_ns.max(next_ns);
+            while let Some(control) = receiver.poll_control(now_ns, RTT_NS) {
+                if let Control::ClearToSend(cts) = control
+                    && !cts.clearances.is_empty()
+                {
+                    told.push((cts.first, cts.clearances.len()));
+                }
+            }
+        }
+        told
+    };
+    let next = |receiver: &mut SdrQp, message| {
+        let held = Offer {
+            cleared: 3,
+            ..offer(message, 5)
+        };
+        receiver.handle_control(0, &Control::Offer(held)).unwrap();
+        receiver.complete_recv(message, Outcome::Whole).unwrap();
+        post(receiver, 10);
+    };
+    (0..3).for_each(|_| drop(post(&mut receiver, 10)));
+    assert!(told(&mut receiver).len() > 3, "the sender may hold none");
+    next(&mut receiver, 0);
+    assert_eq!(told(&mut receiver), [(3, 1), (3, 1)]);
+    // The sender has not got it, so it comes again with the next one.
+    next(&mut receiver, 1);
+    assert_eq!(told(&mut receiver), [(4, 1), (3, 2)]);
+    next(&mut receiver, 2);
+    assert!(told(&mut receiver).len() > 3, "the sender has used all");
+}
+
 #[test]
 fn a_sender_that_waits_for_its_clearance_goes_on_asking() {
     let (mut sender, mut receiver) = (connected(small()), connected(small()));
