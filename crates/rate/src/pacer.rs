@@ -108,6 +108,14 @@ impl Pacer {
         pacer
     }
 
+    /// Full packets may have `packet_bytes` on the wire. The largest number counts.
+    pub fn carry(&mut self, packet_bytes: u64) {
+        if packet_bytes > self.limits.packet_bytes {
+            self.limits.packet_bytes = packet_bytes;
+            self.size_batches(0);
+        }
+    }
+
     /// The pace in bits a second.
     pub fn pace_bps(&self) -> u64 {
         self.bucket.pace_bps()
@@ -133,8 +141,10 @@ impl Pacer {
     fn size_batches(&mut self, now_ns: u64) {
         let pace_bps = self.bucket.pace_bps();
         self.batch_bytes = self.limits.batch_bytes(pace_bps, self.rtt_ns);
-        if self.is_highest {
-            self.batch_bytes -= self.batch_bytes % self.limits.packet_bytes.max(1);
+        let packet_bytes = self.limits.packet_bytes.max(1);
+        // Where a batch is about one full packet, several small ones may leave together.
+        if self.is_highest && self.batch_bytes >= 2 * packet_bytes {
+            self.batch_bytes -= self.batch_bytes % packet_bytes;
         }
         let made_up_ns = self.limits.made_up_ns(self.rtt_ns);
         let most_bytes = self.limits.burst_bytes.max(self.batch_bytes);
@@ -367,6 +377,15 @@ mod tests {
         );
         let late_ns = after_ns + 300 * US;
         assert_eq!(send(&mut pacer, late_ns), 2 * 30_000, "two are earned");
+    }
+
+    /// The first queue pair of a connection has smaller packets than the later ones.
+    #[test]
+    fn batches_are_whole_for_the_largest_packets() {
+        let mut pacer = Pacer::new(LIMITS, 1);
+        pacer.carry(4_160);
+        pacer.set_pace(0, GBIT, None, true);
+        assert_eq!(pacer.batch_bytes, 15 * 4_160);
     }
 
     #[test]

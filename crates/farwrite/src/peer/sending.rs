@@ -62,6 +62,11 @@ impl PeerSending {
         self.credit_requests.is_some()
     }
 
+    /// A queue pair has packets of up to `packet_bytes` on the wire.
+    pub(super) fn carry(&mut self, packet_bytes: u64) {
+        self.pacer.carry(packet_bytes);
+    }
+
     pub(crate) fn set_max_rate(&mut self, max_rate_bps: u64) {
         self.choice = self.choice.at_most(max_rate_bps);
         self.controller.get_mut().set_max_rate(max_rate_bps);

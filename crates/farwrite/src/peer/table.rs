@@ -92,7 +92,10 @@ impl PeerTable {
             }
             peers.insert(peer)
         });
-        self.peers[number].queue_pairs += 1;
+        let peer = &mut self.peers[number];
+        let packet_bytes = u64::from(options.sdr.mtu) + peer.overhead_bytes();
+        peer.sending.carry(packet_bytes);
+        peer.queue_pairs += 1;
         number
     }
 
