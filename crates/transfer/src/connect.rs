@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite::fabric::threads::lock;
 use farwrite_connection::{
     Connection, ConnectionOptions, Connector, Error as ConnectionError, Keys, Purpose,
 };
@@ -87,8 +87,8 @@ pub struct Waiting<'a> {
     program: &'static str,
     start: Instant,
     patience: Duration,
-    /// Whether the receiver has answered, so that this end waits because it is busy.
-    has_met: Arc<AtomicBool>,
+    /// Since when the receiver has answered, so that this end waits because it is busy.
+    met_at: Arc<Mutex<Option<Instant>>>,
     /// What was noted: that nothing answers, and that the receiver is busy.
     noted: [Cell<bool>; 2],
 }
@@ -103,7 +103,7 @@ impl<'a> Waiting<'a> {
             program: "farwrite recv",
             start: Instant::now(),
             patience,
-            has_met: Arc::default(),
+            met_at: Arc::default(),
             noted: [Cell::new(false), Cell::new(false)],
         }
     }
@@ -142,11 +142,11 @@ impl<'a> Waiting<'a> {
         let keys = keys_of(self.key)?;
         loop {
             let left = self.patience.saturating_sub(self.start.elapsed());
-            let (to, keys, met) = (self.to.to_string(), keys.clone(), Arc::clone(&self.has_met));
+            let (to, keys, met_at) = (self.to.to_string(), keys.clone(), Arc::clone(&self.met_at));
             let open = open.clone();
             let work = move |connector: &Connector| {
                 let connected = connector.connect(&to, &keys, RECEIVER);
-                met.store(connected.is_ok(), Ordering::Relaxed);
+                note_meeting(&met_at, connected.is_ok());
                 open(&connected?)
             };
             let opened = with_connector(&options(left), work, cancel, || self.note(observer))?;
@@ -169,7 +169,7 @@ impl<'a> Waiting<'a> {
         cancel: &Cancel,
         observer: &dyn Observer,
     ) -> Result<Channel, Error> {
-        self.has_met.store(true, Ordering::Relaxed);
+        note_meeting(&self.met_at, true);
         self.pause(cancel, observer)?;
         self.connect(cancel, observer)
     }
@@ -193,8 +193,10 @@ impl<'a> Waiting<'a> {
 
     /// The user learns why this end waits, after `NOTE_AFTER`, and once for each reason.
     fn note(&self, observer: &dyn Observer) {
-        let is_met = self.has_met.load(Ordering::Relaxed);
-        if self.start.elapsed() <= NOTE_AFTER || self.noted[usize::from(is_met)].replace(true) {
+        let met_at = *lock(&self.met_at);
+        let is_met = met_at.is_some();
+        let waited = met_at.unwrap_or(self.start).elapsed();
+        if waited <= NOTE_AFTER || self.noted[usize::from(is_met)].replace(true) {
             return;
         }
         let seconds = self.patience.as_secs();
@@ -209,6 +211,12 @@ impl<'a> Waiting<'a> {
             ),
         }));
     }
+}
+
+/// Keeps when the receiver answered first.
+fn note_meeting(met_at: &Mutex<Option<Instant>>, is_met: bool) {
+    let mut met_at = lock(met_at);
+    *met_at = is_met.then(|| met_at.unwrap_or_else(Instant::now));
 }
 
 /// Connects to the first of a receiver's addresses that answers, and opens the channel.

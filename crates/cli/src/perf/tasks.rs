@@ -102,7 +102,7 @@ impl Posted {
     }
 }
 
-/// A queue pair of [`Load`], and its memory.
+/// A queue pair of [`Asking::Load`], and its memory.
 pub(super) struct Flow {
     pub(super) qp: QueuePair,
     pub(super) memory: MemoryRegion,

@@ -109,7 +109,8 @@ fn reach(
         probe::Error::Connection(error) => Some(error.clone()),
         _ => None,
     };
-    let waiting = Waiting::new(to.clone(), key, patience).for_program("farwrite probe --listen");
+    let waiting = Waiting::new(to.clone(), key, patience)
+        .for_program("farwrite recv` or `farwrite probe --listen");
     let met = waiting.open(options, open, of_connection, (cancel, console))?;
     met.map_err(|error| failure(&format!("connecting to {to}"), &error))
 }
