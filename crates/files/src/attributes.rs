@@ -333,4 +333,10 @@ mod tests {
             .collect();
         assert_eq!(kinds, [Thing::Directory], "{rest:?}");
     }
+
+    #[test]
+    fn failures_of_a_disk_are_no_refusals() {
+        assert!(!is_refusal(Errno::IO));
+        assert!(!is_refusal(Errno::NOSPC));
+    }
 }

@@ -46,3 +46,23 @@ impl Identities {
         Ok(other.map(|name| path().with_file_name(OsStr::from_bytes(&name))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn one_directory_under_two_names_is_found() {
+        let place = tempfile::tempdir().expect("place");
+        let id = |path: &Path| {
+            let directory = Directory::open(path).expect("open");
+            directory.status().expect("status").id
+        };
+        let mut directories = Identities::new(&Arc::default());
+        let mut add = |id| directories.add(id, 0, None).expect("no look");
+        assert_eq!(add(id(place.path())), None);
+        assert!(add(id(&place.path().join("."))).is_some());
+    }
+}
