@@ -163,8 +163,8 @@ def _read_calls(file):
     """Sends, receives that found something and all calls."""
     lines = [line.split(",") for line in file.read_text().splitlines()]
     counts = {words[2]: int(words[0]) for words in lines if len(words) > 2 and words[0].isdigit()}
-    return (sum(counts[name] for name in _SEND_CALLS), sum(counts[name] for name in _RECEIVE_CALLS),
-            counts[_ALL_CALLS])
+    return (sum(counts.get(name, 0) for name in _SEND_CALLS), sum(counts.get(name, 0) for name in _RECEIVE_CALLS),
+            counts.get(_ALL_CALLS, 0))
 
 
 def _take(path, command, count, rate):

@@ -33,6 +33,8 @@ pub fn connect(
     peer: &str,
     options: &ConnectionOptions,
 ) -> Result<Connection, Error> {
+    // No port is taken for a peer that is not known.
+    choose(keys, peer)?;
     Connector::bind(options)?.connect(addr, keys, peer)
 }
 
@@ -47,6 +49,7 @@ pub fn connect_any(
     peer: &str,
     options: &ConnectionOptions,
 ) -> Result<Connection, Error> {
+    choose(keys, peer)?;
     Connector::bind(options)?.connect_any(addresses, keys, peer)
 }
 

@@ -15,7 +15,8 @@ pub struct Timing {
     /// the round trip (P5.0.7, P5.4.10). A burst takes at most half of it.
     pub lateness_ns: u64,
     /// The minimum time between two rounds of ACKs (P5.0.4), between two transmissions of the same
-    /// clearance, and between later repeats of an offer (P3.8). An eighth of it is the minimum time between two
+    /// clearance, and between later repeats of an offer (P3.8), the minimum wait before the first repeat of peer
+    /// feedback (P4.10), and the longest gap between packets on a short path (P5.2.4). An eighth of it is the minimum time between two
     /// messages of peer feedback (P4.10), and the minimum wait before the first repeat of an offer,
     /// of a read and of an end.
     pub min_repeat_ns: u64,

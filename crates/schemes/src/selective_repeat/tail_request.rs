@@ -43,7 +43,8 @@ impl TailRequest {
         let faded_ns = known_ns - known_ns / 8;
         let last_ns = self.last_arrival_ns.unwrap_or(view.now_ns);
         let gap_ns = view.now_ns.saturating_sub(last_ns);
-        // The reply to a NACK does not measure the pace, because it takes a round trip.
+        // The reply to a NACK does not measure the pace, because it takes a round trip. Where that is less than
+        // `min_repeat`, a reply looks like the next batch of a paced sender, and counts.
         let counts = self.rounds == 0 || gap_ns < longest_gap_ns(view);
         self.gap_ns = Some(if counts {
             faded_ns.max(gap_ns)
