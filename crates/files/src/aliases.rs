@@ -103,7 +103,7 @@ impl Aliases {
         Ok(other.cloned())
     }
 
-    /// Whether what has the name of an entry may be what another entry shall be.
+    /// Returns whether the file under the name of an entry may belong to another entry of the transfer.
     pub(super) fn is_shared(&mut self, index: u32, around: &Directory) -> io::Result<bool> {
         Ok(self.other(index, around)?.is_some())
     }

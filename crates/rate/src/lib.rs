@@ -118,7 +118,7 @@
 //! delay, and each cut on a short path, leaves no larger share than that. With a delay, the bytes in flight are what
 //! the path delivered while the packet was on it (see *The cut*). After the start, the bytes of a train are at most twice
 //! those of a round trip, and a learned rate is at most what was delivered. A train of packets that all left twice gives
-//! no sample, and shows no higher rate than what was delivered. This holds only where a round trip is longer
+//! no sample, and shows no higher rate than what was delivered. These bounds hold only where a round trip is longer
 //! than the hosts are late (see *Short paths*): a batch that is reported within 10 us would seem to be a rate of many
 //! Gbit/s. On long paths, time without samples of the delay counts as growth: with a pause for it, 0.88 instead of 0.93 of
 //! the cells with four equal flows had a Jain's index of 0.9.

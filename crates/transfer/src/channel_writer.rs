@@ -67,7 +67,7 @@ struct Shared {
 pub(crate) struct Closed;
 
 impl ChannelWriter {
-    /// This call splits the channel and starts its writing thread, which also tells the peer the counts of `heartbeat`.
+    /// Splits the channel, and starts the thread that writes to it. The thread also sends the counts of `heartbeat`.
     /// [`Outbox::check`] fails if the channel does not accept a message within `timeout`. The thread waits for longer: a
     /// receiver with a slow disk stops reading, and continues later.
     pub(crate) fn start(

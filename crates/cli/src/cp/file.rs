@@ -159,7 +159,8 @@ struct Here {
     _input: Option<ChildStdin>,
 }
 
-/// Moves the bytes on a thread of its own, which may block for ever. Returns where it tells how it has ended.
+/// Starts a thread that moves the bytes. The thread may block for ever. The returned channel receives the result of the
+/// thread.
 fn start(
     way: Option<Connection>,
     (mut input, mut output): Pipes,

@@ -70,8 +70,8 @@ pub(crate) fn start(
     })
 }
 
-/// Tries to reach the far end, and then lets it try. Tells it the way that was found. The inner error says why UDP does
-/// not pass.
+/// This end tries to reach the far end by UDP. If it cannot, the far end tries to reach this end. This end then sends the
+/// result to the far end. The inner error says why UDP does not pass.
 fn find(
     meeting: &Meeting,
     psk: &Psk,

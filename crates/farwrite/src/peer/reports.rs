@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(sent, [0, 3, 27, 51]);
     }
 
-    /// The next batch of a paced sender often comes before.
+    /// The next batch of a paced sender often arrives before the first repeat is due.
     #[test]
     fn the_first_repeat_waits_longer_than_the_period_of_a_short_path() {
         let mut reports = reports();

@@ -381,7 +381,7 @@ mod tests {
         });
     }
 
-    /// After a burst of losses, whole trains consist of repeats. Each one of them let the share grow fourfold.
+    /// After a burst of losses, all packets of a train can be repeats. Such a train must not let the share grow.
     #[test]
     fn a_train_of_repeats_shows_no_higher_rate() {
         let mut controller = Adaptive::new(AdaptiveOptions {

@@ -150,7 +150,7 @@ fn a_clearance_is_told_again_unasked_until_it_is_known() {
     assert_eq!(receiver.next_timeout(), None);
 }
 
-/// Such a sender tells what it lacks before it has used what it holds.
+/// A sender that lacks a clearance asks for it by an offer, before it has used the other clearances.
 #[test]
 fn a_clearance_is_told_again_once_to_a_sender_that_holds_another() {
     let mut receiver = connected(small());
