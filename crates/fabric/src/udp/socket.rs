@@ -23,6 +23,7 @@ use super::receiver::UdpReceiver;
 use super::reserved_port::ReservedPort;
 use super::routing_table;
 use super::sender::UdpSender;
+use super::sys;
 
 /// A batched UDP socket.
 #[derive(Debug)]
@@ -232,15 +233,17 @@ pub(super) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Res
     }
 }
 
-/// Makes sleeps of this thread end as early as the kernel can: by default, they end up to 50 us late, and a paced
-/// sender then sends longer bursts. The setting holds for the thread.
+/// Makes sleeps of this thread end as early as the kernel can. By default, they end up to 50 us late, and several
+/// milliseconds late where other threads compute on the same core. A paced sender then sends longer bursts, or less than
+/// its pace. The settings hold for the thread.
 fn wake_in_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };
     }
     if !IS_SET.replace(true) {
-        // If the system does not allow this, bursts are longer.
+        // If the system does not allow this, sleeps end later.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let _ = sys::shorten_slices();
     }
 }
 
