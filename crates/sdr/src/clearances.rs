@@ -12,8 +12,8 @@ use crate::geometry::Geometry;
 /// How long to wait before the same information is sent again.
 #[derive(Clone, Copy)]
 pub(crate) struct RepeatWaits {
-    /// The usual wait before a repeat (r of P3.8): a quarter of the round trip. Offers, reads and ends
-    /// are first repeated after [`RepeatWaits::soon_ns`].
+    /// The usual wait before a repeat (r of P3.8): a quarter of the round trip. Offers, reads, ends and the
+    /// first clearances are first repeated after [`RepeatWaits::soon_ns`].
     pub(crate) usual_ns: u64,
     /// Longest wait, for information that needs an answer.
     pub(crate) longest_ns: u64,
@@ -49,7 +49,7 @@ impl RepeatWaits {
         self.usual_ns / 8 + self.answer_ns
     }
 
-    /// Returns the wait before the next repeat of an offer or a request, after a wait of
+    /// Returns the wait before the next repeat of an offer, a request or a clearance, after a wait of
     /// `last_ns`: first the early repeat, and then the usual waits.
     pub(crate) fn after_ns(&self, last_ns: Option<u64>) -> u64 {
         match last_ns {
@@ -250,7 +250,13 @@ impl Clearances {
         self.answer_ns = None;
         if self.fresh {
             self.fresh = false;
-            let wait_ns = waits.usual_ns;
+            // The first clearances may arrive before the sender has connected its queue pair.
+            let is_heard = self.known.max(started) > 0;
+            let wait_ns = if is_heard {
+                waits.usual_ns
+            } else {
+                waits.soon_ns()
+            };
             self.repeat = Some((now_ns.saturating_add(wait_ns), wait_ns));
         }
         Some(first..self.cursor)
@@ -278,7 +284,7 @@ impl Clearances {
         if self.known < posted.end && wait_ns < waits.longest_ns {
             self.cursor = self.known;
             let has_unused = self.known > started && !is_known(self.known - 1);
-            let wait_ns = waits.next_ns(wait_ns);
+            let wait_ns = waits.after_ns(Some(wait_ns));
             self.repeat = (!has_unused).then(|| (now_ns.saturating_add(wait_ns), wait_ns));
         }
     }

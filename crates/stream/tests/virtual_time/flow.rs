@@ -138,12 +138,12 @@ fn small_writes_leave_at_once_and_are_gathered_behind_others() {
     assert!(packets < 120, "{packets} packets");
 }
 
-/// How long records of 100 bytes are under way, at a steady rate over 50 ms: percentiles 99 and 100, in ms.
-fn steady_records(a_second: u64, loss_packet: f64) -> [f64; 2] {
-    let runs = (1..=5).flat_map(|seed| records(seed, a_second, loss_packet));
+/// How long records of 100 bytes are under way, at a steady rate over 50 ms: percentiles 95, 99 and 100, in ms.
+fn steady_records(a_second: u64, loss_packet: f64) -> [f64; 3] {
+    let runs = (1..=10).flat_map(|seed| records(seed, a_second, loss_packet));
     let mut times: Vec<_> = runs.collect();
     times.sort_by(f64::total_cmp);
-    [99, 100].map(|percent| times[(times.len() - 1) * percent / 100])
+    [95, 99, 100].map(|percent| times[(times.len() - 1) * percent / 100])
 }
 
 fn records(seed: u64, a_second: u64, loss_packet: f64) -> Vec<f64> {
@@ -184,11 +184,12 @@ fn records(seed: u64, a_second: u64, loss_packet: f64) -> Vec<f64> {
 #[test]
 fn records_at_a_steady_rate_arrive_after_the_path() {
     for a_second in [200, 1000] {
-        let [p99, longest] = steady_records(a_second, 0.0);
+        let [_, p99, longest] = steady_records(a_second, 0.0);
         assert!(p99 < 30.0 && longest < 37.0, "{p99} ms, {longest} ms");
-        // A lost record waits for its repeat, and later ones wait for it.
-        let [p99, _] = steady_records(a_second, 0.01);
-        assert!(p99 < 25.0 + 65.0, "{p99} ms");
+        // A lost record waits for its repeat, and later ones wait for it. About 1 % wait for a repeat that was lost too,
+        // but their number depends much on the seeds.
+        let [p95, ..] = steady_records(a_second, 0.01);
+        assert!(p95 < 25.0 + 60.0, "{p95} ms");
     }
 }
 
