@@ -135,7 +135,7 @@ fn queue_pair() -> QpOptions {
 
 /// The cookie and the answer of the handshake take a round trip each. The proof carries the first queue pair, and the
 /// third round trip opens it. A code takes one more, and leaving takes none. The first clearances may come before the other
-/// end has connected its queue pair: then they are repeated, in each direction, after a quarter of a round trip (P3.8).
+/// end has connected its queue pair: then they are lost, and are repeated after a 32nd of a round trip (P3.8).
 #[test]
 fn a_message_and_its_answer_take_four_round_trips() {
     let keys = Keys::of_psk(&Psk::generate().expect("randomness"));

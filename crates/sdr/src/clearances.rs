@@ -250,7 +250,7 @@ impl Clearances {
         self.answer_ns = None;
         if self.fresh {
             self.fresh = false;
-            // The first clearances may arrive before the sender has connected its queue pair.
+            // The first clearances are lost if they arrive before the sender has connected its queue pair.
             let is_heard = self.known.max(started) > 0;
             let wait_ns = if is_heard {
                 waits.usual_ns

@@ -235,7 +235,7 @@ pub(super) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Res
 
 /// Makes sleeps of this thread end as early as the kernel can. By default, they end up to 50 us late, and several
 /// milliseconds late where other threads compute on the same core. A paced sender then sends longer bursts, or less than
-/// its pace. The settings hold for the thread.
+/// its pace. The settings hold for the thread, and for the threads and processes that it starts later.
 fn wake_in_time() {
     thread_local! {
         static IS_SET: Cell<bool> = const { Cell::new(false) };

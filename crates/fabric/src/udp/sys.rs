@@ -54,12 +54,12 @@ pub(super) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) 
     }
 }
 
-/// The shortest time slice that Linux gives.
+/// The shortest time slice that Linux gives. It raises shorter ones to this.
 const SLICE_NS: u64 = 100_000;
 
 /// Asks for short time slices for this thread, which it gets from Linux 6.12 on (`sched-eevdf.rst` of its
 /// documentation). Of two threads that share a core, the one with the shorter slice runs sooner after it wakes up.
-/// Neither gets more of the core. A thread that the user gave a real-time policy stays as it is.
+/// Neither gets more of the core. A thread with another policy than `SCHED_OTHER` or `SCHED_BATCH` stays as it is.
 ///
 /// # Errors
 /// Those of the kernel.

@@ -63,11 +63,11 @@ fn is_forth(seen: &Seen<'_>) -> bool {
 
 #[test]
 fn lost_clear_to_send() {
-    // A clear-to-send is repeated after a quarter, a half, and a whole round trip.
+    // The first clear-to-send is repeated after a 32nd, and then after a quarter, a half, and a whole round trip.
     for (lost, at_most) in [
-        (1, RTT / 4),
-        (2, RTT * 3 / 4),
-        (3, RTT * 7 / 4),
+        (1, RTT / 32),
+        (2, RTT * 9 / 32),
+        (3, RTT * 25 / 32),
         (6, 20 * RTT),
     ] {
         let cost_ns = cost(lost, is_clear_to_send);
