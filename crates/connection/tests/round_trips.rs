@@ -154,15 +154,16 @@ fn a_message_and_its_answer_take_four_round_trips() {
     });
 }
 
-/// Counts until the result is as expected, at most three times: a busy machine adds time, and another round trip adds two
-/// halves to each result.
+/// Counts until the result is as expected, at most eight times. A busy machine adds time. Where the listener reads the
+/// proof and the first packets that search for the packet size at once, it drops the latter, because its queue pair does
+/// not exist yet. They are then repeated, which adds a round trip: two halves to each result.
 fn check(expected: [u128; 4], count: impl Fn() -> [u128; 4]) {
     let is_within = |counted: &[u128; 4]| {
         let mut both = counted.iter().zip(expected);
         both.all(|(counted, expected)| (expected..=expected + 1).contains(counted))
     };
     let mut runs = Vec::new();
-    while runs.len() < 3 && !runs.last().is_some_and(is_within) {
+    while runs.len() < 8 && !runs.last().is_some_and(is_within) {
         runs.push(count());
     }
     assert!(
