@@ -16,9 +16,9 @@ pub struct Timing {
     pub lateness_ns: u64,
     /// The minimum time between two rounds of ACKs (P5.0.4), between two transmissions of the same
     /// clearance, and between later repeats of an offer (P3.8), the minimum wait before the first repeat of peer
-    /// feedback (P4.10), and the longest gap between packets on a short path (P5.2.4). An eighth of it is the minimum time between two
-    /// messages of peer feedback (P4.10), and the minimum wait before the first repeat of an offer,
-    /// of a read and of an end.
+    /// feedback (P4.10), and the longest gap between packets on a short path (P5.2.4). An eighth of it is the minimum
+    /// time between two messages of peer feedback (P4.10), and the minimum wait before the first repeat of an offer, of
+    /// a read, of an end and of the first clearances.
     pub min_repeat_ns: u64,
     /// The maximum time between two transmissions of the same offer or clearance (P3.8), between
     /// two pings, and between two loss messages (P4.9).

@@ -342,7 +342,7 @@ fn valgrind_finds_nothing_at_both_ends() {
         eprintln!("skipped: no valgrind");
         return;
     }
-    // The suppressions name functions of the library, and not those that the compiler has put into them.
+    // With this option, valgrind names the functions of the library, as the suppressions do, and no inlined ones.
     let options = [
         "valgrind",
         "--quiet",

@@ -109,9 +109,9 @@ impl Sink {
         Self::mirroring(directory, manifest, gate, policy, (Compare::Nothing, None))
     }
 
-    /// Makes a sink as [`Sink::new`] does. This sink also looks for files that are there already ([`Sink::present`]). If
-    /// [`Policy::delete`] allows it, the sink also removes files that the sender does not have. It removes them at the end
-    /// if no file failed. It removes a file at once if an entry of another kind has the name of this file.
+    /// Makes a sink that also looks for files which the receiver has already ([`Sink::present`]). If [`Policy::delete`]
+    /// allows it, this sink also removes files that the sender does not have. It removes them at the end if no file
+    /// failed. It removes a file at once if an entry of another kind has the name of this file.
     ///
     /// # Errors
     /// As [`Sink::new`]; [`SinkError::TooMuchToReplace`].
