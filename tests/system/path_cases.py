@@ -199,6 +199,21 @@ def _outage(program, directory, end, family, scheme, keep):
         return _survives(pair)
 
 
+def _flapping(report, program, where):
+    """Remove the sender's address and add it again 2,000 times: some system calls fail because it
+    is missing, and it is there again when the sender looks for it."""
+    with Veth(9000) as veth:
+        pair = Pair(veth, program, where, [random.Random(8).randbytes(2 * LONG)], family=6, mtu=1024,
+                    rate=2 * SLOW)
+        until(lambda: veth.b.received_bytes() > LONG // 18, 60, "a transfer under way")
+        flap = (f"addr del {veth.a.v6}/64 dev {veth.a.dev}\n"
+                f"addr add {veth.a.v6}/64 dev {veth.a.dev} nodad\n")
+        (where / "flaps").write_text(2000 * flap)
+        veth.a.ip("-batch", str(where / "flaps"))
+        problems = _survives(pair)
+    report.check("IPv6: the message arrives whole", problems)
+
+
 def _survives(pair):
     """Return what went wrong with a transfer that had an outage."""
     try:
@@ -217,4 +232,5 @@ _CASES = {
     "an MTU that the path does not carry": _mtus,
     "losses": _loss,
     "an interface that is down for 2 s in the middle": _outages,
+    "a source address that comes and goes": _flapping,
 }

@@ -133,6 +133,7 @@ impl UdpSender {
         };
         let mut items: [SendItem<'_>; BATCH] =
             std::array::from_fn(|i| send_item(batch.get(i), self.shared.v6));
+        let mut repeats = 0;
         loop {
             let sent = sys::send_many(self.shared.socket.as_fd(), &mut items[..batch.len()]);
             match sent {
@@ -142,11 +143,13 @@ impl UdpSender {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if is_full(&e) => return Ok((0, 0)),
-                Err(e) if is_passing(&e) || has_lost_source(&e, first) => {
+                Err(e) if is_passing(&e) || may_lack_source(&e, first) && lacks_source(first) => {
                     let lost = first.segments();
                     self.unsent += lost as u64;
                     return Ok((1, lost));
                 }
+                // The source address may have come back since the system call, and may go again.
+                Err(e) if repeats < 8 && may_lack_source(&e, first) => repeats += 1,
                 Err(e) => return Err(e),
             }
         }
@@ -198,13 +201,16 @@ fn is_full(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Whether the source address does not belong to this machine now, for which kernels return EINVAL.
-/// It may come back: IPv6 addresses disappear while their interface is down.
-fn has_lost_source(e: &io::Error, message: &OutgoingBatch<'_>) -> bool {
-    let Some(src) = message
-        .src
-        .filter(|_| e.raw_os_error() == Some(libc::EINVAL))
-    else {
+/// Whether `e` may say that the source address does not belong to this machine: kernels return
+/// EINVAL for it, and for other reasons.
+fn may_lack_source(e: &io::Error, message: &OutgoingBatch<'_>) -> bool {
+    message.src.is_some() && e.raw_os_error() == Some(libc::EINVAL)
+}
+
+/// Whether the source address does not belong to this machine now. It may come back: IPv6 addresses
+/// disappear while their interface is down.
+fn lacks_source(message: &OutgoingBatch<'_>) -> bool {
+    let Some(src) = message.src else {
         return false;
     };
     let scope = match message.dst {
