@@ -345,6 +345,9 @@ impl Route {
     /// When to call [`Route::poll_transmit`] next.
     #[must_use]
     pub fn next_ns(&self) -> u64 {
+        if !self.waiting.is_empty() {
+            return 0;
+        }
         let timeout_ns = self.timeout_ns();
         let searching = self.config.search.as_ref();
         let search_ns = searching.and_then(|search| search.next_ns(timeout_ns));

@@ -216,19 +216,29 @@ impl SizeSearch {
     fn probe_control(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
         let Control { tries, sent_ns, .. } = self.control;
         let is_due = tries == 0 || now_ns >= sent_ns + timeout_ns;
-        let is_wanted = self.passed.is_some() && !self.open.is_empty() && tries < u8::MAX;
-        let bytes = self.control.bytes.filter(|_| is_due && is_wanted)?;
+        let is_wanted = is_due && self.wants_control();
+        let bytes = self.control.bytes.filter(|_| is_wanted)?;
         self.control.sent(now_ns);
         Some(bytes)
     }
 
+    fn wants_control(&self) -> bool {
+        self.passed.is_some() && !self.open.is_empty() && self.control.tries < u8::MAX
+    }
+
     /// When [`SizeSearch::probe`] returns the next size.
     pub fn next_ns(&self, timeout_ns: u64) -> Option<u64> {
-        let known = self.open.iter().take(match self.passed {
-            Some(_) => usize::MAX,
-            None => 1,
-        });
-        known.map(|size| size.sent_ns + timeout_ns).min()
+        let due_ns = |tries: u8, sent_ns: u64| match tries {
+            0 => 0,
+            _ => sent_ns + timeout_ns,
+        };
+        let is_known = self.passed.is_some();
+        let places = self.open.iter().zip(0_usize..);
+        let sizes = places.filter(|(size, place)| is_known || *place == 0 || size.tries == 0);
+        let sizes = sizes.map(|(size, _)| due_ns(size.tries, size.sent_ns));
+        let Control { tries, sent_ns, .. } = self.control;
+        let control = self.wants_control().then(|| due_ns(tries, sent_ns));
+        sizes.chain(control).min()
     }
 
     /// Records that a probe of `bytes` was answered.

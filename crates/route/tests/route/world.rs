@@ -83,24 +83,22 @@ impl World {
     /// Collects the packets that both ends send. Returns them as the network sees them.
     pub(crate) fn poll(&mut self) -> Vec<Datagram> {
         let at = self.now + DELAY;
+        let ends = [
+            (&mut self.initiator, self.mapped),
+            (&mut self.responder, public_responder()),
+        ];
         let mut sent = Vec::new();
-        while let Some(out) = self.initiator.poll_transmit(self.now) {
-            let src = self.mapped;
-            sent.push(Datagram {
-                src,
-                dst: out.to,
-                bytes: out.bytes,
-                at,
-            });
-        }
-        while let Some(out) = self.responder.poll_transmit(self.now) {
-            let src = public_responder();
-            sent.push(Datagram {
-                src,
-                dst: out.to,
-                bytes: out.bytes,
-                at,
-            });
+        for (end, src) in ends {
+            let is_due = end.next_ns() <= self.now;
+            while let Some(out) = end.poll_transmit(self.now) {
+                assert!(is_due, "a packet leaves before the time of the next call");
+                sent.push(Datagram {
+                    src,
+                    dst: out.to,
+                    bytes: out.bytes,
+                    at,
+                });
+            }
         }
         sent
     }
