@@ -252,7 +252,7 @@ fn with_a_key_the_values_cannot_be_read_between_ranks() {
         outside
             .set_read_timeout(Some(Duration::from_millis(20)))
             .unwrap();
-        let inside = SocketAddr::from(([127, 0, 0, 1], outside.local_addr().unwrap().port()));
+        let inside = SocketAddr::from(([127, 0, 0, 3], outside.local_addr().unwrap().port()));
         let with_key = CommunicatorOptions {
             key,
             packet_bytes: Some(1024),

@@ -33,14 +33,14 @@ fn a_connection_follows_the_initiator_to_another_address() {
 
 #[test]
 fn silence_ends_a_connection_only_after_its_limit() {
-    let limit = Duration::from_secs(3);
+    let limit = Duration::from_secs(5);
     let (translator, near, far) = pair(limit);
     let (of_near, of_far) = messages(&near, &far);
     exchange(&of_near, &of_far, "before");
     // A machine that sleeps.
     translator.carry(0);
     of_near.send("in between");
-    thread::sleep(limit / 2);
+    thread::sleep(limit / 4);
     translator.carry(usize::MAX);
     let came = of_far.receive(LONG).expect("no failure");
     assert_eq!(came.as_deref(), Some(&b"in between"[..]));
@@ -58,7 +58,7 @@ fn silence_ends_a_connection_only_after_its_limit() {
     let text = of_near.receive(LONG).expect_err("over").to_string();
     assert_eq!(
         text,
-        "the connection is over: nothing was heard of the peer for 3 s"
+        "the connection is over: nothing was heard of the peer for 5 s"
     );
 }
 
@@ -111,10 +111,15 @@ fn both_ends_learn_that_a_path_carries_too_little() {
     let near = connect(&translator.at.to_string(), &keys, "", &options).expect("connected");
     let far = listener.accept(LONG).expect("no failure").expect("in time");
     let ended = [&near, &far].map(|end| end.wait_ended(LONG).expect("no failure").expect("over"));
-    // Either end may notice first. On a busy machine, it may also take the path for one that carries nothing.
-    let [ours, theirs] = &ended;
-    let is_told = |end: &Ended| matches!(end, Ended::ByPeer { .. });
-    assert!(is_told(ours) != is_told(theirs), "{ours}; {theirs}");
+    // Either end may notice first, or both may at the same time. On a busy machine, an end may also take the path for
+    // one that carries nothing.
+    let is_told = |end: &&Ended| matches!(end, Ended::ByPeer { .. });
+    let notices = |end: &&Ended| matches!(end, Ended::Endpoint(_) | Ended::Silence(_));
+    assert!(
+        ended.iter().all(|end| is_told(&end) || notices(&end)),
+        "{ended:?}"
+    );
+    assert!(ended.iter().any(|end| notices(&end)), "{ended:?}");
 }
 
 /// A message for which the peer has no buffer waits, and its connection lives.

@@ -411,10 +411,13 @@ fn auto_codes_where_a_long_path_loses_much() {
     assert!(last.starts_with("ec-"), "{messages:?}");
     assert!(reports[0].line().len() <= 80, "{}", reports[0].line());
     let details = reports[0].details().join("\n");
-    for said in ["round trip: 1", "lost by the path: ", "sent again: ", &last] {
+    for said in ["round trip: ", "lost by the path: ", "sent again: ", &last] {
         assert!(details.contains(said), "{said:?} is not in {details}");
     }
-    let received = serde_json::to_value(&reports[1]).expect("JSON");
+    let [sent, received] = [0, 1].map(|end| serde_json::to_value(&reports[end]).expect("JSON"));
+    // A busy machine adds to the delay of 2 x 50 ms.
+    let rtt_ms = sent["rtt_ms"].as_f64().expect("a number");
+    assert!((100.0..2000.0).contains(&rtt_ms), "{rtt_ms} ms");
     assert_eq!(received["scheme"], "auto");
     assert!(received["auto"].is_null());
     assert!(received["rebuilt_chunks"].as_u64() > Some(3), "{received}");

@@ -257,7 +257,7 @@ fn a_sender_is_turned_away_where_only_probes_are_answered() {
     let file = rig.path("file");
     std::fs::write(&file, "x").expect("write");
     let send = farwrite()
-        .args(["send", "--timeout", "1s", "--to", &there.addr, "--psk-file"])
+        .args(["send", "--timeout", "4s", "--to", &there.addr, "--psk-file"])
         .args([rig.path("key"), file])
         .output()
         .expect("the program ends");
@@ -352,7 +352,7 @@ fn one_probe_at_a_time_is_answered() {
         let mut line = String::new();
         said.read_line(&mut line).expect("a line");
         assert!(line.starts_with("probing the path"), "{line}");
-        let second = rig.probe(&there.addr, &[&SHORT[..], &["--timeout", "1s"]].concat());
+        let second = rig.probe(&there.addr, &[&SHORT[..], &["--timeout", "4s"]].concat());
         assert_refused(&second, 7, "another transfer or probe is under way");
         first.kill().expect("kill");
         first.wait().expect("it ends");

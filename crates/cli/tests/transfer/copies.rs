@@ -147,10 +147,10 @@ fn a_far_shell_that_never_answers_is_given_up() {
         let pid = fs::read_to_string(root.join("pid")).expect("the script has begun");
         Path::new("/proc").join(pid.trim()).exists()
     };
-    let (output, told) = copy(&root, &["--timeout", "1s", "data", "host:in"]);
+    let (output, told) = copy(&root, &["--timeout", "3s", "data", "host:in"]);
     assert_eq!(output.status.code(), Some(5), "{told}");
     let line = told["error"]["message"].as_str().expect("a text");
-    assert!(line.contains("has not answered within 1 s"), "{line}");
+    assert!(line.contains("has not answered within 3 s"), "{line}");
     assert!(!sleeps(), "ssh is left");
     fs::remove_file(root.join("pid")).expect("removed");
 

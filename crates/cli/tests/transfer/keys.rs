@@ -78,7 +78,7 @@ impl AtTerminal {
 
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("status");
-        while let Ok(more) = self.shown.recv_timeout(Duration::from_millis(200)) {
+        while let Ok(more) = self.shown.recv_timeout(Duration::from_secs(5)) {
             self.screen += &more;
         }
         (status.code(), self.screen)

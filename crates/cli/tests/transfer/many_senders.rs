@@ -124,7 +124,7 @@ fn a_sender_beyond_the_limit_is_told_so() {
     let receiver = rig.recv(V4, &["--max-senders", "2"]);
     let occupied = [(); 2].map(|()| HostileSender::meet(&rig, receiver.addr, config()));
     let small = rig.file("small", 1000);
-    let refused = rig.send(receiver.addr, &["--timeout", "1s"], &[&small]);
+    let refused = rig.send(receiver.addr, &["--timeout", "3s"], &[&small]);
     refused.end().assert(7, "serves 2 senders at once");
     drop(occupied);
     rig.send(receiver.addr, &[], &[&small]).end().assert(0, "");

@@ -7,12 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::json_page::check_pipe;
-use crate::rig::{Ended, Rig, Running, farwrite, pattern};
+use crate::rig::{Ended, Rig, Running, farwrite, free_port, pattern};
 
 /// A port that no other test uses.
 pub(crate) fn port() -> String {
-    let socket = std::net::UdpSocket::bind("127.0.9.1:0").expect("a socket");
-    socket.local_addr().expect("an address").to_string()
+    free_port().to_string()
 }
 
 fn receiver(rig: &Rig, at: &str) -> Command {

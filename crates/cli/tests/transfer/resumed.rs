@@ -10,7 +10,7 @@ use farwrite_keys::Psk;
 use crate::rig::{Ended, Rig, Running, V4, free_port, pattern};
 
 const MB: u64 = 1_000_000;
-const BYTES: u64 = 40 * MB;
+const BYTES: u64 = 80 * MB;
 /// What may be sent again.
 const AGAIN: u64 = 16 << 20;
 

@@ -240,8 +240,12 @@ fn wrong_keys_and_peers_are_told_in_one_line() {
         assert!(!text.contains('\n'), "{text}");
     }
     let refusals = listener.refusals();
-    assert_eq!((refusals.unknown_peers, refusals.no_room), (1, 0));
-    assert!(refusals.other_keys >= 2, "{refusals:?}");
+    // An initiator repeats a packet whose answer is late.
+    assert!(
+        refusals.unknown_peers >= 1 && refusals.other_keys >= 2,
+        "{refusals:?}"
+    );
+    assert_eq!(refusals.no_room, 0);
     let addr: SocketAddr = LOOPBACK.parse().expect("an address");
     let none = Listener::bind(addr, &Keys::default(), &options());
     assert!(matches!(none.err(), Some(Error::NoKeys)));
