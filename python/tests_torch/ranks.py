@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from time import monotonic
@@ -32,7 +34,7 @@ class Ranks:
         # The server imports torch once, and its child processes inherit it.
         context = get_context("forkserver")
         context.set_forkserver_preload(["farwrite.torch", "torch.distributed.fsdp"])
-        port = _free_port()
+        port = free_port()
         self._ends: list[Connection] = []
         self._processes = []
         for rank in range(size):
@@ -126,7 +128,11 @@ def _answer(end: Connection, until: float) -> tuple[bool, Any]:
     return answer
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """Return a port that is free, and stays so until it is used: Linux gives the ports below 32768 to
+    nobody who asks for any port."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import torch
 import torch.distributed as dist
-from ranks import OPTIONS, _free_port
+from ranks import OPTIONS, free_port
 
 import farwrite.torch
 from farwrite.torch import Bounded, CollectiveError, RendezvousError
@@ -26,7 +26,7 @@ def test_ranks_whose_processes_end() -> None:
     context = get_context("forkserver")
     context.set_forkserver_preload(["farwrite.torch", "torch.distributed.fsdp"])
     ours, theirs = context.Pipe()
-    port = _free_port()
+    port = free_port()
     ranks = [context.Process(target=_run, args=(rank, port, theirs), daemon=True) for rank in range(6)]
     try:
         for rank in ranks:

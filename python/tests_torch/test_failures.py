@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 import torch
 import torch.distributed as dist
-from ranks import OPTIONS, _free_port
+from ranks import OPTIONS, free_port
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -73,7 +73,7 @@ def test_ranks_that_fail_in_trainings() -> None:
     context = get_context("forkserver")
     context.set_forkserver_preload(["farwrite.torch", "torch.distributed.fsdp"])
     pipes = [context.Pipe() for _ in range(SURVIVORS)]
-    port = _free_port()
+    port = free_port()
     ends = [theirs for _, theirs in pipes] + [None] * len(ENDS)
     ranks = [
         context.Process(target=_run, args=(rank, port, end), daemon=True) for rank, end in enumerate(ends)
@@ -106,7 +106,7 @@ def _run(rank: int, port: int, end: Connection | None) -> None:
     torch.set_num_threads(1)
     size = SURVIVORS + len(ENDS)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
-    options = replace(OPTIONS, dead_after_s=1.0)
+    options = replace(OPTIONS, dead_after_s=3.0)
     dist.init_process_group("farwrite", pg_options=options)
     steps = {}
     for way, make in WAYS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -28,5 +29,15 @@ def _one() -> None:
 
 
 def _held() -> tuple[int, int]:
-    """Return the number of open files and of threads of this process."""
+    """Return the number of open files and of threads of this process, when it stays for a tenth of a
+    second: Linux lists a thread for a moment after another one has waited for its end."""
+    held, again = None, _listed()
+    while held != again:
+        held = again
+        time.sleep(0.1)
+        again = _listed()
+    return again
+
+
+def _listed() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))

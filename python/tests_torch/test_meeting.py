@@ -409,14 +409,14 @@ def test_a_rank_that_fails_before_it_joins_ends_the_waiting_of_the_other(
 
 def test_a_rank_that_is_killed_after_it_has_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signs_of_life, "EVERY_S", 0.1)
-    monkeypatch.setattr(signs_of_life, "DEAD_AFTER_S", 1.0)
+    monkeypatch.setattr(signs_of_life, "DEAD_AFTER_S", 4.0)
     store = HashStore()
-    dead = "rank 1 has given no sign of life for 1 s: its process was killed, or its machine stopped"
+    dead = "rank 1 has given no sign of life for 4 s: its process was killed, or its machine stopped"
 
     def join(rank: int) -> str:
         place = Place("g", store, rank, 4)
         # Rank 1 ends after its first signs of life. Rank 3 never joins.
-        timeout = timedelta(seconds=0.3) if rank == 1 else LONG
+        timeout = timedelta(seconds=1.5) if rank == 1 else LONG
         return message(RendezvousError, lambda: rendezvous.meet(place, b"", "10.0.0.1", OPTIONS, timeout))
 
     with ThreadPoolExecutor(3) as threads:

@@ -6,12 +6,12 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "torch.md"
@@ -27,9 +27,7 @@ def test_the_quick_start(bounded: bool, tmp_path: Path) -> None:
     chosen = commands()
     assert len(chosen) == 2, "one command for each machine"
     assert "With `--bounded 0.02` at the end of both commands" in DOCUMENT.read_text()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     started = []
     for command in chosen:
         # This machine stands for both machines.

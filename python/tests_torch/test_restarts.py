@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ranks import free_port
 
 #: In the first attempt, the last rank ends as soon as the group works, and the other rank waits for it.
 SCRIPT = """
@@ -34,9 +34,7 @@ dist.destroy_process_group()
 def test_a_job_that_is_started_again(nodes: int, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = [sys.executable, "-P", "-m", "torch.distributed.run", "--max-restarts", "3"]
     words += ["--nnodes", str(nodes), "--nproc-per-node", str(2 // nodes), "--local-addr", "127.0.0.1"]
     words += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", str(script)]

@@ -172,13 +172,13 @@ def _restart(report, rig, kind):
     with Chain() as chain:
         chain.lose(LOSS)
         # The path is slow, so that the restart happens in the middle of the transfer.
-        _narrow(chain, "30mbit")
+        _narrow(chain, "20mbit")
         sending = rig.box(chain, chain.near_a, *KINDS[kind], kind=kind)
         receiving = [rig.box(chain, chain.near_b, *KINDS[kind], kind=kind)]
         results = []
 
         def restart():
-            until(lambda: chain.b.received_bytes() > BYTES // 4, 60, "a transfer under way")
+            until(lambda: chain.b.received_bytes() > BYTES // 8, 60, "a transfer under way")
             results.append(rig.stop(receiving[0]))
             receiving[0] = rig.box(chain, chain.near_b, *KINDS[kind], kind=kind)
 

@@ -15,7 +15,7 @@ CLASS = 8
 TRANSFERS = 4
 #: How far counts may be from the prediction, as a share of it. A class that loses two packets leaves both
 #: missing. So about 150 missing packets are 75 independent events, whose standard deviation is an eighth.
-BAND = 0.4
+BAND = 0.5
 #: Room in front of the path, so that a process that stalls delays packets and loses none.
 QUEUE = "1s"
 

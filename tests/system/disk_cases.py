@@ -346,8 +346,8 @@ def _orphans(report, place):
     with place.ends() as ends:
         inbox = place.inbox()
         killed, living = ends.recv(inbox), ends.recv(inbox, "--once")
-        # These transfers take 6 s, which is longer than the events in the meantime.
-        slow = ("--rate", "10Mbit")
+        # These transfers take 12 s, which is longer than the events in the meantime.
+        slow = ("--rate", "5Mbit")
         ends.send(killed, *slow, place.file("orphan", 7_500_000))
         sent = place.file("whole", 7_500_000)
         sender = ends.send(living, *slow, sent)
@@ -384,7 +384,7 @@ def _outage_before_verdict(report, place):
     seconds = 8
     # An end may have been silent for a second before the outage, and may probe the path a second
     # after it.
-    with place.ends(seconds + 4) as ends, Veth(1500) as veth, place.disk("disk") as disk:
+    with place.ends(seconds + 12) as ends, Veth(1500) as veth, place.disk("disk") as disk:
         file = place.file("file", 300_000)
         disk.block("rename", "/file")
         receiver = ends.recv(disk.path, "--once", at=f"{veth.b.v4}:{PORT}", host=veth.b)

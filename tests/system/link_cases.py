@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from lib.path import Path
+from lib.path import REAL_TIME, Path
 from lib.veth import sh, until
 
 #: A rate in bits per second that a busy machine can carry.
@@ -64,8 +64,8 @@ def _faults(report, program):
 def _varying(report, program):
     """Slots of half a second with another delay each, on the way there only."""
     with Path(program, "--rtt", "20ms", "--vary", "uniform:80ms/500ms", "--back", "vary=none",
-              "--step", "2s:forward.vary=none") as path:
-        sent, echoes = _ping(path, rate=2e5, seconds=4)
+              "--step", "4s:forward.vary=none") as path:
+        sent, echoes = _ping(path, rate=2e5, seconds=6)
         link = path.stop()
     report.check("every echo arrives, in order",
                  None if len(echoes) == sent and echoes == sorted(echoes) else f"{len(echoes)} of {sent}")
@@ -87,7 +87,7 @@ def _policer(report, program):
         # 12 Mbit/s, in pieces of a tenth of a second.
         trace.write_text("100\n" * 100)
         with Path(program, "--rate", str(RATE), "--police", "10Mbit:24kB", "--back",
-                  f"police=none,trace={trace}") as path:
+                  f"police=none,trace={trace}", prefix=REAL_TIME) as path:
             taken, sent = path.exchange(
                 ["udp-sink"], ["udp-blast", "--rate", 20e6, "--segments", 1, "--seconds", 2])
             path.start(path.b, "udp-echo")
@@ -118,7 +118,7 @@ def _tcp(report, program):
         options = ["--rate", RATE, "--rtt", "20ms", "--loss", "0"]
         options += [] if offload else ["--no-offload"]
         name = f"IPv{family}, {'with' if offload else 'without'} offloads"
-        with Path(program, *map(str, options)) as path:
+        with Path(program, *map(str, options), prefix=REAL_TIME) as path:
             receiver = path.start(path.b, "tcp-sink", "--at", path.b.address(family))
             sender = path.start(path.a, "tcp-source", "--to", path.b.address(family),
                                 "--seconds", 4)

@@ -203,7 +203,7 @@ def _flapping(report, program, where):
     """Remove the sender's address and add it again 2,000 times: some system calls fail because it
     is missing, and it is there again when the sender looks for it."""
     with Veth(9000) as veth:
-        pair = Pair(veth, program, where, [random.Random(8).randbytes(2 * LONG)], family=6, mtu=1024,
+        pair = Pair(veth, program, where, [random.Random(8).randbytes(4 * LONG)], family=6, mtu=1024,
                     rate=2 * SLOW)
         until(lambda: veth.b.received_bytes() > LONG // 18, 60, "a transfer under way")
         flap = (f"addr del {veth.a.v6}/64 dev {veth.a.dev}\n"

@@ -18,8 +18,8 @@ from lib.veth import Veth, until
 SIZES = {f"tree/small/{n:03}": 5000 + n for n in range(100)} | {
     "tree/a": 20_000_000, "tree/b": 3_000_000, "tree/large": 60_000_000, "tree/z/last": 20_000_000}
 TOTAL = sum(SIZES.values())
-# What may be sent again.
-AGAIN = 16 << 20
+# What may be sent again: also what a killed receiver had not yet written.
+AGAIN = 32 << 20
 TIMEOUT = 30
 # The transfer takes two seconds.
 RATE = ("--rate", "400Mbit")
@@ -96,8 +96,8 @@ def _kill(ends, where, which, after):
     return problems, again, is_running
 
 
-#: Of the cases with networks. The transfer takes 5 s.
-NETWORK_RATE = "32Mbit"
+#: Of the cases with networks. The transfer takes 7 s.
+NETWORK_RATE = "24Mbit"
 NETWORK_FILE = "tree/a"
 PORT = 4792
 
