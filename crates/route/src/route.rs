@@ -349,7 +349,12 @@ impl Route {
             return 0;
         }
         let timeout_ns = self.timeout_ns();
-        let searching = self.config.search.as_ref();
+        // Sizes are tested on the way to a known address.
+        let searching = self
+            .config
+            .search
+            .as_ref()
+            .filter(|_| self.current.is_some());
         let search_ns = searching.and_then(|search| search.next_ns(timeout_ns));
         let candidate_ns = self.candidate.as_ref().map(|c| c.next_ns(timeout_ns));
         let due = [search_ns, candidate_ns, Some(self.probe_due_ns())];

@@ -184,7 +184,11 @@ impl SizeSearch {
     pub fn probe(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
         let is_due = |size: &Size| size.tries == 0 || now_ns >= size.sent_ns + timeout_ns;
         if self.passed.is_some() {
-            let control = self.control;
+            let mut control = self.control;
+            if now_ns < control.sent_ns + timeout_ns {
+                // Its last probe may still be answered.
+                control.tries = control.answers.max(control.tries.saturating_sub(1));
+            }
             let is_lost = |size: &&Size| match size.tries {
                 tries if tries < *TRIES.start() => false,
                 tries => tries >= *TRIES.end() || control.excludes(tries),

@@ -133,6 +133,8 @@ impl UdpSender {
         };
         let mut items: [SendItem<'_>; BATCH] =
             std::array::from_fn(|i| send_item(batch.get(i), self.shared.v6));
+        // A batch that is refused leaves one by one, and each packet is repeated then.
+        let most_repeats = if first.segments() > 1 { 2 } else { 8 };
         let mut repeats = 0;
         loop {
             let sent = sys::send_many(self.shared.socket.as_fd(), &mut items[..batch.len()]);
@@ -149,7 +151,7 @@ impl UdpSender {
                     return Ok((1, lost));
                 }
                 // The source address may have come back since the system call, and may go again.
-                Err(e) if repeats < 8 && may_lack_source(&e, first) => repeats += 1,
+                Err(e) if repeats < most_repeats && may_lack_source(&e, first) => repeats += 1,
                 Err(e) => return Err(e),
             }
         }
