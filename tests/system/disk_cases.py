@@ -383,7 +383,7 @@ def _outage_before_verdict(report, place):
     """The last verdict is sent in an outage."""
     seconds = 8
     # An end may have been silent for a second before the outage, and may probe the path a second
-    # after it.
+    # after it. A busy machine adds some seconds.
     with place.ends(seconds + 12) as ends, Veth(1500) as veth, place.disk("disk") as disk:
         file = place.file("file", 300_000)
         disk.block("rename", "/file")
