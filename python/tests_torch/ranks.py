@@ -129,8 +129,8 @@ def _answer(end: Connection, until: float) -> tuple[bool, Any]:
 
 
 def free_port() -> int:
-    """Return a port that is free, and stays so until it is used: Linux gives the ports below 32768 to
-    nobody who asks for any port."""
+    """Return a free port below 32768. Linux gives such a port only to a program that asks for this
+    port, so it stays free until a test uses it."""
     while True:
         port = random.randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):

@@ -20,8 +20,8 @@ VALUES = 100_000
 
 def be_late(group: dist.ProcessGroup) -> None:
     """Sleep for longer than the other ranks wait. Their timeout depends on the speed of earlier
-    operations: one that was cut early counts as four times as long. The first ones may take minutes,
-    and six seconds are enough for their tests."""
+    operations: an operation that was cut early counts as four times as long. The timeout of the first
+    operations is minutes long, so the sleep is at most six seconds."""
     report = farwrite.torch.last_report(group)
     assert report is not None
     time.sleep(min(max(0.5, 5 * report.timeout_s), 6))

@@ -29,8 +29,8 @@ def _one() -> None:
 
 
 def _held() -> tuple[int, int]:
-    """Return the number of open files and of threads of this process, when it stays for a tenth of a
-    second: Linux lists a thread for a moment after another one has waited for its end."""
+    """Return the number of open files and of threads of this process, once both stay the same for a
+    tenth of a second. Linux lists a thread for a moment after another thread has waited for its end."""
     held, again = None, _listed()
     while held != again:
         held = again

@@ -106,7 +106,7 @@ def test_reports_say_what_an_operation_waited_for(two: Ranks) -> None:
 
 def _waited() -> None:
     group, other = dist.new_group(), 1 - dist.get_rank()
-    # Nobody waits within the step for a rank that has made its group later.
+    # The step begins when both ranks have made the group.
     dist.barrier(group=group)
     farwrite.torch.step_report(group)
     tensor = torch.ones(VALUES)

@@ -323,7 +323,7 @@ def _shown(report, program):
         problems.append("the lines of progress are missing, or go back")
     problems += [f"{rate} Mbit/s at {share} %" for share, rate in lines if not 0 < rate < 9]
     if max((rate for _, rate in lines), default=0) < 4:
-        problems.append("no line shows about the rate")
+        problems.append("no line shows 4 Mbit/s or more")
     last = out.splitlines()[-1] if out else ""
     if not re.fullmatch(r"sent \d+ files, [\d.]+ MiB, in [\d.]+ s: [\d.]+ Mbit/s, limited by --rate", last):
         problems.append("the last line does not say what was sent, how fast, and what limited the rate")

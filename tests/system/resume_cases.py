@@ -18,7 +18,7 @@ from lib.veth import Veth, until
 SIZES = {f"tree/small/{n:03}": 5000 + n for n in range(100)} | {
     "tree/a": 20_000_000, "tree/b": 3_000_000, "tree/large": 60_000_000, "tree/z/last": 20_000_000}
 TOTAL = sum(SIZES.values())
-# What may be sent again after each end was killed. A receiver had not written all that had arrived.
+# What may be sent again after each end was killed. A killed receiver had not yet written all that had arrived.
 AGAIN = {"sender": 16 << 20, "receiver": 32 << 20}
 TIMEOUT = 30
 # The transfer takes two seconds.

@@ -102,14 +102,14 @@ fn both_ends_learn_that_a_path_carries_too_little() {
     let is_told = |end: &Ended| matches!(end, Ended::ByPeer { .. });
     // On a busy machine, an end may also take the path for one that carries nothing.
     let notices = |end: &Ended| matches!(end, Ended::Endpoint(_) | Ended::Silence(_));
-    // Either end may notice first, and tells the other one. Both may also notice at the same time.
+    // The end that notices first tells the other end. Both ends may also notice at the same time.
     let is_right = (0..3).any(|_| {
         let [ours, theirs] = ends_of_a_narrow_path();
         assert!(is_told(&ours) || notices(&ours), "{ours}");
         assert!(is_told(&theirs) || notices(&theirs), "{theirs}");
         is_told(&ours) != is_told(&theirs)
     });
-    assert!(is_right, "no end tells the other one");
+    assert!(is_right, "in three tries, no end told the other end");
 }
 
 /// Why a connection ends at both ends whose path carries nothing that is of use.

@@ -349,7 +349,7 @@ impl Route {
             return 0;
         }
         let timeout_ns = self.timeout_ns();
-        // Sizes are tested on the way to a known address.
+        // Sizes are tested only when the address of the peer is known.
         let searching = self
             .config
             .search

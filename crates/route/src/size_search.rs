@@ -186,7 +186,7 @@ impl SizeSearch {
         if self.passed.is_some() {
             let mut control = self.control;
             if now_ns < control.sent_ns + timeout_ns {
-                // Its last probe may still be answered.
+                // The answer to the last control probe may still arrive.
                 control.tries = control.answers.max(control.tries.saturating_sub(1));
             }
             let is_lost = |size: &&Size| match size.tries {

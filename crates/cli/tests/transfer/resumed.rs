@@ -11,7 +11,7 @@ use crate::rig::{Ended, Rig, Running, V4, free_port, pattern};
 
 const MB: u64 = 1_000_000;
 const BYTES: u64 = 80 * MB;
-/// What may be sent again. A receiver that is killed had not written all that had arrived.
+/// What may be sent again. A killed receiver had not yet written all that had arrived.
 fn sent_again(end: End) -> u64 {
     match end {
         End::Receiver("KILL") => 32 << 20,

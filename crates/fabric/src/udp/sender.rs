@@ -133,7 +133,7 @@ impl UdpSender {
         };
         let mut items: [SendItem<'_>; BATCH] =
             std::array::from_fn(|i| send_item(batch.get(i), self.shared.v6));
-        // A batch that is refused leaves one by one, and each packet is repeated then.
+        // The caller sends the packets of a refused batch one by one, and each is repeated then.
         let most_repeats = if first.segments() > 1 { 2 } else { 8 };
         let mut repeats = 0;
         loop {
